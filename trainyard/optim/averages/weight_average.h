@@ -97,7 +97,7 @@ class WeightAverage : public core::Stateful {
   std::unique_ptr<nn::ParameterSet> average_;
   int64_t steps_ = 0;    // steps that count: those that were not skipped
   int64_t updates_ = 0;  // of the average
-  // Of kEqual: how many multiples of `every` the last step had passed. Empty before the first step, and after loading.
+  // How many multiples of `every` the last step had passed; for kEqual. Empty before the first step, and after load().
   std::optional<int64_t> ends_;
   bool changed_ = false;  // a step has changed the weights since the last update of the average; true behind loading
 };

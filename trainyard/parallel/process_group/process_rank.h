@@ -24,7 +24,7 @@ std::optional<std::string> read_environment(const std::string& name);
 // Reads those variables. Throws kInvalidArgument when one is missing or invalid, or when another launcher disagrees.
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 
-// Returns whether `address` is the name of this machine, `own_name`, with a domain or without, and stands for a
+// Returns whether `address` is the name of this machine, `own_name`, with a domain or without, and has a
 // loopback address here, as in Debian's /etc/hosts: other machines have another address for the name. Throws as
 // core::is_loopback().
 bool is_own_name_of_loopback(const std::string& address, const std::string& own_name);
