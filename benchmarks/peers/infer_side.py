@@ -19,21 +19,21 @@ import time
 
 import numpy as np
 
-WARM_UP, FEWEST_TIMES, TOGETHER, CALIBRATION_IMAGES = 2, 3, 8, 8
+WARM_UP_RUNS, LEAST_RUNS, BATCHES_TOGETHER, CALIBRATION_IMAGES = 2, 3, 8, 8
 
 
-def rate(run, images, seconds):
-    for _ in range(WARM_UP):
+def images_per_sec(run, images, seconds):
+    for _ in range(WARM_UP_RUNS):
         run()
     times, begin = [], time.monotonic()
-    while len(times) < FEWEST_TIMES or time.monotonic() - begin < seconds:
+    while len(times) < LEAST_RUNS or time.monotonic() - begin < seconds:
         start = time.monotonic()
         run()
         times.append(time.monotonic() - start)
     return images / statistics.median(times)
 
 
-def threads():
+def thread_count():
     return len(os.sched_getaffinity(0))
 
 
@@ -44,61 +44,62 @@ def random_images(batch, shape):
 class OpenVino:
     def __init__(self, model, dtype, batch, path, cache):
         import openvino
-        self.core, self.batch, self.compiled = openvino.Core(), batch, {}
+        self.core, self.batch, self.compiled_by_streams = openvino.Core(), batch, {}
         self.model = self.core.read_model(path)
         shape = self.model.inputs[0].get_partial_shape()
         size = [shape[axis].get_length() for axis in (1, 2, 3)]
         if dtype == "int8" and not any(operator.get_type_name() == "FakeQuantize" for operator in self.model.get_ops()):
-            kept = cache / f"{model}.nncf.xml"
-            if not kept.exists():
+            quantized_path = cache / f"{model}.nncf.xml"
+            if not quantized_path.exists():
                 import nncf
                 images = random_images(CALIBRATION_IMAGES, size)
-                data = nncf.Dataset([images[i:i + 1] for i in range(CALIBRATION_IMAGES)])
-                openvino.save_model(nncf.quantize(self.model, data, subset_size=CALIBRATION_IMAGES, preset=nncf.QuantizationPreset.MIXED), kept,
-                                    compress_to_fp16=False)
-            self.model = self.core.read_model(kept)
+                calibration_images = nncf.Dataset([images[i:i + 1] for i in range(CALIBRATION_IMAGES)])
+                quantized = nncf.quantize(self.model, calibration_images, subset_size=CALIBRATION_IMAGES, preset=nncf.QuantizationPreset.MIXED)
+                openvino.save_model(quantized, quantized_path, compress_to_fp16=False)
+            self.model = self.core.read_model(quantized_path)
         self.model.reshape([batch, *size])
         self.images = random_images(batch, size)
         # What an int8 network computes in float: in bfloat16 where the processor has it, as OpenVINO does by itself.
-        self.settings = {"INFERENCE_NUM_THREADS": threads()}
+        self.settings = {"INFERENCE_NUM_THREADS": thread_count()}
         if dtype != "int8":
             self.settings["INFERENCE_PRECISION_HINT"] = {"fp32": "f32", "bf16": "bf16"}[dtype]
 
     def measure(self, streams, seconds):
-        if streams not in self.compiled:
-            self.compiled[streams] = self.core.compile_model(self.model, "CPU", {**self.settings, "NUM_STREAMS": streams})
-        compiled = self.compiled[streams]
+        if streams not in self.compiled_by_streams:
+            self.compiled_by_streams[streams] = self.core.compile_model(self.model, "CPU", {**self.settings, "NUM_STREAMS": streams})
+        compiled = self.compiled_by_streams[streams]
         if streams == 1:
             request = compiled.create_infer_request()
-            return rate(lambda: request.infer({0: self.images}), self.batch, seconds)
+            return images_per_sec(lambda: request.infer({0: self.images}), self.batch, seconds)
         import openvino
         queue = openvino.AsyncInferQueue(compiled, streams)
 
-        def together():
-            for _ in range(TOGETHER):
+        def run_together():
+            for _ in range(BATCHES_TOGETHER):
                 queue.start_async({0: self.images})
             queue.wait_all()
-        return rate(together, TOGETHER * self.batch, seconds)
+        return images_per_sec(run_together, BATCHES_TOGETHER * self.batch, seconds)
 
 
 class OnnxRuntime:
     def __init__(self, model, dtype, batch, path, cache):
         import onnxruntime
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = threads()
+        options.intra_op_num_threads = thread_count()
         options.graph_optimization_level = onnxruntime.GraphOptimizationLevel.ORT_ENABLE_ALL
         self.session = onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
-        value, self.batch = self.session.get_inputs()[0], batch
-        size = value.shape[1:]
+        self.batch = batch
+        network_input = self.session.get_inputs()[0]
+        size = network_input.shape[1:]
         if dtype == "int8":
-            kept = cache / f"{model}.onnxruntime.onnx"
-            if not kept.exists():
-                self.quantize(path, kept, value.name, size)
-            self.session = onnxruntime.InferenceSession(str(kept), options, providers=["CPUExecutionProvider"])
-        self.feed = {value.name: random_images(batch, size)}
+            quantized_path = cache / f"{model}.onnxruntime.onnx"
+            if not quantized_path.exists():
+                self.quantize(path, quantized_path, network_input.name, size)
+            self.session = onnxruntime.InferenceSession(str(quantized_path), options, providers=["CPUExecutionProvider"])
+        self.feed = {network_input.name: random_images(batch, size)}
 
     @staticmethod
-    def quantize(path, kept, name, size):
+    def quantize(path, quantized_path, name, size):
         from onnxruntime.quantization import CalibrationDataReader, QuantFormat, QuantType, quantize_static
 
         class Reader(CalibrationDataReader):
@@ -107,11 +108,11 @@ class OnnxRuntime:
             def get_next(self):
                 image = next(self.images, None)
                 return None if image is None else {name: image[None]}
-        quantize_static(path, str(kept), Reader(), quant_format=QuantFormat.QDQ, per_channel=True, weight_type=QuantType.QInt8,
+        quantize_static(path, str(quantized_path), Reader(), quant_format=QuantFormat.QDQ, per_channel=True, weight_type=QuantType.QInt8,
                         activation_type=QuantType.QUInt8)
 
     def measure(self, _, seconds):
-        return rate(lambda: self.session.run(None, self.feed), self.batch, seconds)
+        return images_per_sec(lambda: self.session.run(None, self.feed), self.batch, seconds)
 
 
 class Torch:
@@ -131,7 +132,7 @@ class Torch:
 
     def measure(self, _, seconds):
         with self.no_grad():
-            return rate(self.run, self.batch, seconds)
+            return images_per_sec(self.run, self.batch, seconds)
 
 
 class Zentorch(Torch):
@@ -143,11 +144,12 @@ class Zentorch(Torch):
 
 
 def main(peer, model, dtype, batch, path, cache):
-    side = {"openvino": OpenVino, "onnxruntime": OnnxRuntime, "torch": Torch, "zentorch": Zentorch}[peer](model, dtype, int(batch), path, pathlib.Path(cache))
+    network_of = {"openvino": OpenVino, "onnxruntime": OnnxRuntime, "torch": Torch, "zentorch": Zentorch}[peer]
+    network = network_of(model, dtype, int(batch), path, pathlib.Path(cache))
     print("{}", flush=True)
     for line in sys.stdin:
         streams, seconds = line.split()
-        print(json.dumps({"images_per_sec": side.measure(int(streams), float(seconds))}), flush=True)
+        print(json.dumps({"images_per_sec": network.measure(int(streams), float(seconds))}), flush=True)
 
 
 if __name__ == "__main__":

@@ -7,11 +7,13 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/cli/bench_timing.h"
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/parallel/collectives/threads/thread_communicator.h"
 
 namespace trainyard::cli::bench_all_reduce_test {
 namespace {
@@ -100,6 +102,16 @@ TEST(AllReduceBench, MeasuresThreadsAndACopyBySize) {
   EXPECT_EQ(json["processes"], 1);
   EXPECT_TRUE(json["mpi"].is_null());
   EXPECT_GT(json["gradient_bytes"], 100'000);
+  EXPECT_EQ(json["model"], "lenet");
+  EXPECT_EQ(json["iters_per_step"], 2);
+  EXPECT_TRUE(json["algorithm"].is_null()) << "the default one";
+  EXPECT_TRUE(json["optimizer"].is_null());
+  EXPECT_EQ(json["updates"], Json::array());
+  EXPECT_THAT(result.out, HasSubstr("MPI_Allreduce was not measured: " + json["mpi_absent"].get<std::string>() + "\n"));
+  const std::string average = "Average time per step: ";
+  const size_t printed = result.out.find(average);
+  ASSERT_NE(printed, std::string::npos) << result.out;
+  EXPECT_NEAR(json["average_step_seconds"].get<double>(), std::stod(result.out.substr(printed + average.size())), 1e-9);
   ASSERT_EQ(json["timings"].size(), 4U);
   for (const Json& timing : json["timings"]) {
     const double bytes = timing["bytes"], median = timing["median_seconds"];
@@ -145,7 +157,9 @@ TEST(AllReduceBench, MeasuresUpdatesForThemselvesAndInOneWithTheReduction) {
                                       "--sizes=", "--optimizer=tf_momentum", "--json=" + json_file}));
   ASSERT_EQ(result.code, kSuccess) << result.err;
   EXPECT_EQ(count_lines(result.out, "^[0-9]+ bytes of parameters, tf_momentum, 2 ranks; "), 1) << result.out;
-  const Json updates = Json::parse(core::local_file_system().read_file(json_file))["updates"];
+  const Json json = Json::parse(core::local_file_system().read_file(json_file));
+  EXPECT_EQ(json["optimizer"], "tf_momentum");
+  const Json updates = json["updates"];
   std::vector<std::string> operations;
   for (const Json& timing : updates) {
     operations.push_back(timing["operation"]);
@@ -156,6 +170,55 @@ TEST(AllReduceBench, MeasuresUpdatesForThemselvesAndInOneWithTheReduction) {
   }
   EXPECT_THAT(operations, ::testing::ElementsAre("copy", "optimizer", "optimizer of a part", "reduce, then update",
                                                  "reduce and update", "checked in between"));
+}
+
+TEST(AllReduceBench, EachFlagReachesItsOption) {
+  core::FlagTable table;
+  declare_bench_all_reduce_flags(table);
+  const auto read = [&](const std::vector<std::string>& arguments) {
+    return read_bench_all_reduce_options(core::parse_flags(table, arguments));
+  };
+  const AllReduceBenchOptions options =
+      read({"--model=lenet", "--data_name=cifar10", "--image_size=20x24", "--num_gpus=3", "--num_batches=7",
+            "--num_warmup_batches=2", "--iters_per_step=4", "--display_every=6", "--sizes=4,64K",
+            "--optimizer=tf_momentum", "--all_reduce_spec=xring"});
+  EXPECT_EQ(options.model, "lenet");
+  EXPECT_EQ(options.dataset, "cifar10");
+  EXPECT_EQ(options.image_size, nn::Size2d(20, 24));
+  EXPECT_EQ(options.device.replicas, 3);
+  EXPECT_EQ(options.device.all_reduce_spec, "xring");
+  EXPECT_EQ(options.batches, 7);
+  EXPECT_EQ(options.warmup_batches, 2);
+  EXPECT_EQ(options.iters_per_step, 4);
+  EXPECT_EQ(options.display_every, 6);
+  EXPECT_EQ(options.sizes, (std::vector<int64_t>{4, 65'536}));
+  EXPECT_EQ(options.optimizer, "tf_momentum");
+  const AllReduceBenchOptions plain = read({});
+  const AllReduceBenchOptions usual{};
+  EXPECT_EQ(plain.model, usual.model);
+  EXPECT_EQ(plain.dataset, usual.dataset);
+  EXPECT_EQ(plain.image_size, nn::Size2d(0));
+  EXPECT_EQ(plain.device.replicas, 1);
+  EXPECT_EQ(plain.batches, usual.batches);
+  EXPECT_EQ(plain.warmup_batches, usual.warmup_batches);
+  EXPECT_EQ(plain.iters_per_step, usual.iters_per_step);
+  EXPECT_EQ(plain.display_every, usual.display_every);
+  EXPECT_EQ(plain.sizes, (std::vector<int64_t>{64 << 10, 1 << 20, 100 << 20}));
+  EXPECT_EQ(plain.optimizer, "");
+}
+
+// The median and the 95th percentile of the times, of which this rank has the longest.
+TEST(AllReduceBench, ATimeIsThatOfTheSlowestRank) {
+  const auto communicators = parallel::make_thread_communicators(1);
+  std::vector<double> seconds;
+  for (int i = 40; i >= 1; --i) seconds.push_back(i);
+  const AllReduceTiming timing = slowest_timing(*communicators[0], 4096, "copy", seconds);
+  EXPECT_EQ(timing.bytes, 4096);
+  EXPECT_EQ(timing.operation, "copy");
+  EXPECT_EQ(timing.times, 40);
+  EXPECT_EQ(timing.median_seconds, 20.5);
+  EXPECT_EQ(timing.p95_seconds, 38) << "two of forty are longer";
+  EXPECT_EQ(slowest_timing(*communicators[0], 4, "copy", {3}).p95_seconds, 3);
 }
 
 TEST(AllReduceBench, SaysWhatIsWrong) {

@@ -247,5 +247,67 @@ TEST(BenchLatency, RefusesWhatCannotBeTimed) {
   EXPECT_THAT(error({"--model="}), HasSubstr("trainyard bench latency needs a model"));
 }
 
+LatencyBenchOptions options_of(const Arguments& arguments) {
+  core::FlagTable table;
+  declare_bench_latency_flags(table);
+  return read_bench_latency_options(core::parse_flags(table, arguments));
+}
+
+TEST(BenchLatency, EachFlagReachesItsOption) {
+  const LatencyBenchOptions options =
+      options_of({"--model=lenet", "--data_name=imagenet", "--image_size=20x24", "--device=gpu", "--executor=reference",
+                  "--use_bf16", "--num_intra_threads=1", "--batch_sizes=2,5", "--rate=7.5", "--p99_ms=250",
+                  "--seconds=0.5", "--tf_random_seed=9"});
+  EXPECT_EQ(options.benched.model, "lenet");
+  EXPECT_EQ(options.benched.dataset, "imagenet");
+  EXPECT_EQ(options.benched.image_size, nn::Size2d(20, 24));
+  EXPECT_EQ(options.benched.weights, "");
+  EXPECT_EQ(options.benched.precision, frontends::Precision::kAuto);
+  EXPECT_EQ(options.benched.device.gpu, true);
+  EXPECT_EQ(options.benched.device.executor, "reference");
+  EXPECT_TRUE(options.benched.device.use_bf16);
+  EXPECT_FALSE(options.benched.device.use_fp16);
+  EXPECT_EQ(options.benched.intra_op_threads, 1);
+  EXPECT_EQ(options.batch_sizes, (std::vector<int64_t>{2, 5}));
+  EXPECT_EQ(options.rate, 7.5);
+  EXPECT_EQ(options.p99_seconds, 0.25);
+  EXPECT_EQ(options.seconds, 0.5);
+  EXPECT_EQ(options.seed, 9U);
+  const LatencyBenchOptions plain = options_of({"--weights=run"});
+  EXPECT_EQ(plain.benched.weights, "run");
+  EXPECT_EQ(plain.benched.device.gpu, std::nullopt) << "a GPU where there is one";
+  EXPECT_EQ(plain.benched.device.executor, "auto");
+  EXPECT_EQ(plain.benched.intra_op_threads, 0);
+  EXPECT_FALSE(plain.benched.device.use_bf16 || plain.benched.device.use_fp16);
+  EXPECT_EQ(plain.batch_sizes, (std::vector<int64_t>{1, 2, 4, 8, 16, 32}));
+  EXPECT_FALSE(plain.rate || plain.p99_seconds);
+  EXPECT_EQ(plain.seconds, 5);
+}
+
+TEST(BenchLatency, TypesThatExcludeEachOther) {
+  const auto message = [](const Arguments& more) {
+    return core::message_of([&] { static_cast<void>(options_of(with_flags({"--model=lenet"}, more))); });
+  };
+  EXPECT_EQ(message({"--use_bf16", "--use_fp16"}), "--use_fp16 and --use_bf16 exclude each other");
+  EXPECT_EQ(message({"--precision=float32", "--use_bf16"}), "--precision=float32 and --use_bf16 exclude each other");
+  EXPECT_EQ(message({"--precision=int8", "--use_fp16"}), "--precision=int8 and --use_fp16 exclude each other");
+  EXPECT_EQ(message({"--precision=int8", "--use_bf16"}), "no error") << "8 bits, and what stays in float in bfloat16";
+  const LatencyBenchOptions half = options_of({"--model=lenet", "--precision=bfloat16"});
+  EXPECT_TRUE(half.benched.device.use_bf16);
+  EXPECT_EQ(half.benched.precision, frontends::Precision::kBfloat16);
+}
+
+TEST(BenchLatency, TheTypeIsSaidInWords) {
+  train::OpenDevices devices;
+  devices.dtype = at::kFloat;
+  EXPECT_EQ(benched_dtype_text(devices), "");
+  EXPECT_EQ(benched_dtype_text(devices, true), "int8");
+  devices.dtype = at::kBFloat16;
+  EXPECT_EQ(benched_dtype_text(devices), "bfloat16");
+  EXPECT_EQ(benched_dtype_text(devices, true), "int8 and bfloat16");
+  devices.dtype = at::kHalf;
+  EXPECT_EQ(benched_dtype_text(devices), "float16");
+}
+
 }  // namespace
 }  // namespace trainyard::cli::bench_latency_test

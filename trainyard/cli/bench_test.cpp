@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "trainyard/cli/bench_data.h"
 #include "trainyard/cli/doctor_report.h"
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/testing/environment.h"
@@ -283,6 +284,35 @@ TEST_F(Bench, DataRefusesWhatItCannotDo) {
       kFailure)
       << "the directory is missing; nobody asked for scaled decoding";
   EXPECT_NE(run_command({"bench", "data", "--data_dir=" + temp_.file("imagenet")}).code, kSuccess);
+}
+
+TEST(BenchData, EachFlagReachesItsOption) {
+  core::FlagTable table;
+  declare_bench_data_flags(table);
+  const auto read = [&](const std::vector<std::string>& arguments) {
+    return read_bench_data_options(core::parse_flags(table, arguments));
+  };
+  const DataBenchOptions options =
+      read({"--data_dir=x", "--data_name=cifar10", "--model=lenet", "--image_size=20x24", "--batch_size=5",
+            "--num_threads=3", "--seconds=0.25", "--warmup_epochs=2", "--batch_group_size=4", "--tf_random_seed=9"});
+  EXPECT_EQ(options.input.data_dir, "x");
+  EXPECT_EQ(options.input.data_name, "cifar10");
+  EXPECT_EQ(options.input.seed, 9U);
+  EXPECT_TRUE(options.input.images.turns_by_exif) << "as in a training";
+  EXPECT_EQ(options.model, "lenet");
+  EXPECT_EQ(options.image_size, nn::Size2d(20, 24));
+  EXPECT_EQ(options.batch_size, 5);
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_EQ(options.seconds, 0.25);
+  EXPECT_EQ(options.warmup_epochs, 2);
+  EXPECT_EQ(options.batch_group_size, 4);
+  const DataBenchOptions plain = read({});
+  EXPECT_EQ(plain.model, "");
+  EXPECT_EQ(plain.image_size, nn::Size2d(0));
+  EXPECT_EQ(plain.batch_size, 64);
+  EXPECT_EQ(plain.threads, std::nullopt);
+  EXPECT_EQ(plain.seconds, 10);
+  EXPECT_EQ(plain.warmup_epochs, 0);
 }
 
 TEST_F(Bench, DoctorMeasuresTheLimitsThatRunsAreComparedWith) {

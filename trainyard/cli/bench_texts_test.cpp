@@ -15,6 +15,7 @@
 #include "trainyard/cli/bench_quantization.h"
 #include "trainyard/cli/bench_timing.h"
 #include "trainyard/cli/bench_update.h"
+#include "trainyard/train/monitors/curve_svg.h"
 
 namespace trainyard::cli::bench_texts_test {
 namespace {
@@ -184,6 +185,25 @@ TEST(BenchTexts, OfAllReducesAsJson) {
     "updates": [{"bytes": 4096, "operation": "copy", "times": 8, "median_seconds": 0.125, "p95_seconds": 0.25}]})"));
 }
 
+// The points of each series, over the logarithm of the bytes; how they are drawn has tests of its own.
+TEST(BenchTexts, OfAllReducesAsAPicture) {
+  AllReduceBenchReport report = all_reduces();
+  report.timings = {{1 << 20, "all-reduce", 7, 0.001, 0.002},
+                    {1 << 10, "copy", 9, 0.00001, 0.00002},
+                    {1 << 12, "all-reduce", 7, 0.0001, 0.0002}};
+  const auto bandwidth = [&](size_t timing) { return 1e-9 * report.timings[timing].bus_bandwidth(4); };
+  const std::vector<train::CurveAxis> axis = {{"log2 of the tensor's bytes"}};
+  const std::vector<train::CurveSeries> bandwidths = {
+      {.name = "all-reduce", .x = {20, 12}, .y = {bandwidth(0), bandwidth(2)}},
+      {.name = "copy", .x = {10}, .y = {bandwidth(1)}}};
+  const std::vector<train::CurveSeries> latencies = {{.name = "all-reduce", .x = {20, 12}, .y = {3, 2}},
+                                                     {.name = "copy", .x = {10}, .y = {1}}};
+  EXPECT_EQ(all_reduce_bench_svg(report),
+            train::curve_svg("all-reduce, 4 ranks on threads of a process",
+                             {{.title = "bus GB/s", .series = bandwidths, .x_axes = axis},
+                              {.title = "log10 of us", .series = latencies, .x_axes = axis}}));
+}
+
 TEST(BenchTexts, OfQuantization) {
   const double exact = std::numeric_limits<double>::infinity(), none = std::nan("");
   QuantizationBenchReport report{.model = "m",
@@ -218,6 +238,21 @@ TEST(BenchTexts, OfQuantization) {
   const std::string of_floats = quantization_bench_text(report);
   EXPECT_EQ(of_floats.find("costs most"), std::string::npos) << of_floats;
   EXPECT_NE(of_floats.find("\nlayer        dB"), std::string::npos) << of_floats;
+}
+
+TEST(BenchTexts, OfQuantizationAsAPicture) {
+  QuantizationBenchReport report{.model = "m", .method = "smooth"};
+  report.layers = {{.noise = {"conv1", true, 40, 45.5}, .time_share = 0.25},
+                   {.noise = {"fc", false, 38, std::nan("")}, .time_share = 0.125}};
+  const std::vector<train::CurveAxis> axis = {{"layer"}};
+  const std::vector<train::CurveSeries> noise = {
+      {.name = "with all before it", .x = {1, 2}, .y = {40, 38}},
+      {.name = "alone", .x = {1, 2}, .y = {45.5, std::nan("")}, .joined = false}};
+  const std::vector<train::CurveSeries> times = {{.name = "% of the time", .x = {1, 2}, .y = {25, 12.5}}};
+  EXPECT_EQ(
+      quantization_bench_svg(report),
+      train::curve_svg("m in 8 bits by smooth", {{.title = "signal to noise, dB", .series = noise, .x_axes = axis},
+                                                 {.title = "time", .series = times, .x_axes = axis}}));
 }
 
 TEST(BenchTexts, OfNumbers) {

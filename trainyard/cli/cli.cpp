@@ -151,6 +151,11 @@ bool stops_on_request(const Arguments& arguments) {
   const std::string_view kind = arguments.size() > 1 ? std::string_view(arguments[1]) : "";
   if (arguments[0] == "bench") return is_one_of(kind, {"latency", "data"});
   if (arguments[0] == "data") return is_one_of(kind, {"convert", "verify"});
+  const auto says = [&arguments](std::string_view flag) {
+    return std::find(arguments.begin(), arguments.end(), flag) != arguments.end();
+  };
+  if (arguments[0] == "report") return says("--watch") || says("--watch=true");
+  if (arguments[0] == "suite") return !says("--list") && !says("--list=true");
   return !is_one_of(arguments[0], {"eval-detections", "export", "quantize", "models", "simulate", "sparsity", "doctor",
                                    "completion", "help"});
 }

@@ -6,6 +6,7 @@
 
 #include "trainyard/cli/command.h"
 #include "trainyard/cli/command_flags.h"
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/output_path.h"
@@ -48,11 +49,11 @@ int run_eval_detections(const Arguments& arguments, Console& console) {
   const std::vector<data::CocoDetection> detections = data::read_coco_detections(parsed->positional[1], files);
   const auto measured_from = std::chrono::steady_clock::now();
   const train::CocoMetric metric = train::coco_metric(annotations, detections);
-  const std::chrono::duration<double> read = measured_from - begin;
-  const std::chrono::duration<double> measured = std::chrono::steady_clock::now() - measured_from;
+  const double read_seconds = core::seconds_between(begin, measured_from);
+  const double measured_seconds = core::seconds_since(measured_from);
   core::log::info("{} images, {} boxes, {} detections: {:.3f} s to read, {:.3f} s to measure",
-                  annotations.images.size(), annotations.boxes.size(), detections.size(), read.count(),
-                  measured.count());
+                  annotations.images.size(), annotations.boxes.size(), detections.size(), read_seconds,
+                  measured_seconds);
   console.out << train::coco_metric_lines(metric);
   if (!output.empty()) core::write_user_output(output, as_json(metric));
   return kSuccess;

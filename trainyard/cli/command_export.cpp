@@ -83,6 +83,14 @@ void check_format_of_quantized(const std::string& format, const frontends::Train
                      .remedy = "choose one of them, or write its rounded weights with --precision=float32"});
 }
 
+// Adds what the model says of itself as attributes of the file, which Keras leaves alone.
+formats::Hdf5Group with_metadata(formats::Hdf5Group root, const frontends::TrainedModel& trained) {
+  for (const auto& [name, text] : frontends::metadata_of(trained)) {
+    if (name.starts_with("trainyard.") && name != "trainyard.graph") root.attributes.emplace_back(name, text);
+  }
+  return root;
+}
+
 void write(const std::string& format, const std::string& output, const frontends::TrainedModel& trained) {
   const nn::Graph& graph = trained.executor->graph();
   if (format == "onnx") {
@@ -94,9 +102,9 @@ void write(const std::string& format, const std::string& output, const frontends
     model.metadata.erase("trainyard.graph");  // the file holds the graph as ONNX
     formats::write_onnx(output, model);
   } else if (format == "hdf5") {
-    formats::write_hdf5(output, nn::to_keras(graph, *trained.parameters));
+    formats::write_hdf5(output, with_metadata(nn::to_keras(graph, *trained.parameters), trained));
   } else if (format == "keras") {
-    formats::write_hdf5(output, nn::to_keras_model(graph, *trained.parameters));
+    formats::write_hdf5(output, with_metadata(nn::to_keras_model(graph, *trained.parameters), trained));
   } else if (trained.quantization != nullptr) {
     train::save_quantized_weights(output, graph, *trained.parameters, *trained.quantization,
                                   frontends::metadata_of(trained));

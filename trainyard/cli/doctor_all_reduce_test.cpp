@@ -50,6 +50,27 @@ TEST(DoctorOfAllReduces, AWrongChoiceIsNamedByItsKeptTimes) {
   EXPECT_THAT(rows[3].second, HasSubstr("1M: chain takes 1.25 ms, shared_memory 25.0 us, which is 50.0 times"));
 }
 
+TEST(DoctorOfAllReduces, AChoiceMayTakeOneAndAHalfTimesAsLongAsTheFastest) {
+  const auto rows_of = [](double seconds) {
+    parallel::AllReduceChoices choices("");
+    choices.keep(kTwoRanks, {"chain", {{4096, "shared_memory", 10e-6}, {4096, "chain", seconds}}});
+    return all_reduces_section(choices, {}).rows;
+  };
+  EXPECT_EQ(rows_of(14e-6).size(), 2U);
+  const Rows rows = rows_of(16e-6);
+  ASSERT_EQ(rows.size(), 3U);
+  EXPECT_EQ(rows[2].first, "slow choice");
+  EXPECT_THAT(rows[2].second, HasSubstr("chain takes 16.0 us, shared_memory 10.0 us, which is 1.6 times as fast; "));
+}
+
+TEST(DoctorOfAllReduces, EquallyFastOnesAreInTheOrderOfTheirTimes) {
+  parallel::AllReduceChoices choices("");
+  choices.keep(kTwoRanks, {"chain", {{4096, "shared_memory", 2e-6}, {4096, "chain", 2e-6}, {4096, "shuffle#2", 2e-6}}});
+  const Rows rows = all_reduces_section(choices, {}).rows;
+  ASSERT_EQ(rows.size(), 2U);
+  EXPECT_EQ(rows[1].second, kTwoRanks + " (4K: shared_memory 2.0 us, chain 2.0 us, shuffle#2 2.0 us)");
+}
+
 TEST(DoctorOfAllReduces, WhatIsMeasuredNowCounts) {
   parallel::AllReduceChoices choices("");
   choices.keep(kTwoRanks, {"chain:64K:chain", {{4096, "chain", 1e-6}, {4096, "shared_memory", 2e-6}}});

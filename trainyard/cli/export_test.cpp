@@ -9,6 +9,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/formats/tensors/hdf5.h"
 #include "trainyard/formats/tensors/npy.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -119,10 +120,22 @@ TEST_F(Export, OnnxAndHdf5) {
         << exported.out;
     return core::local_file_system().read_file(file);
   };
-  EXPECT_EQ(content("onnx").substr(0, 13), "\x08\x08\x12\ttrainyard");
+  const std::string onnx = content("onnx");
+  EXPECT_EQ(onnx.substr(0, 13), "\x08\x08\x12\ttrainyard");
+  for (const char* key : {"trainyard.model", "trainyard.dataset", "trainyard.num_classes"}) {
+    EXPECT_NE(onnx.find(key), std::string::npos) << key;
+  }
+  EXPECT_EQ(onnx.find("trainyard.graph"), std::string::npos) << "the nodes are there as ONNX";
   const auto& parts = core::build_info().optional_parts;
   if (std::any_of(parts.begin(), parts.end(), [](const auto& part) { return part.name == "HDF5" && part.built_in; })) {
     EXPECT_EQ(content("hdf5").substr(0, 8), "\x89HDF\r\n\x1a\n");
+    content("keras");
+    for (const char* format : {"hdf5", "keras"}) {
+      const formats::Hdf5File file(temp_.file(std::string("model.") + format));
+      EXPECT_EQ(file.text("/", "trainyard.model"), "resnet20") << format;
+      EXPECT_EQ(file.text("/", "trainyard.num_classes"), "10") << format;
+      EXPECT_FALSE(file.text("/", "trainyard.graph").has_value()) << format << " has the layers as Keras' ones";
+    }
   }
   const CommandResult other_layout =
       run_command({"export", "--train_dir=" + run_, "--format=hdf5", "--output=" + temp_.file("a.weights.h5")});

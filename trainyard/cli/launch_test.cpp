@@ -1,13 +1,19 @@
 // What `trainyard launch` would start. That it does, tests/launch sees.
 #include "trainyard/parallel/launch/launch.h"
 
+#include <array>
 #include <filesystem>
+#include <sstream>
 #include <string>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "trainyard/cli/testing/cli.h"
 #include "trainyard/core/testing/environment.h"
+#include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::cli::launch_test {
 namespace {
@@ -180,6 +186,31 @@ TEST(Launch, ARankSaysThatItsDataAreWrong) {
   const core::EnvironmentVariable launched(parallel::kRankOfLaunchVariable, "1");
   EXPECT_EQ(run_command(predict).code, parallel::kWrongData);
   EXPECT_EQ(run_command({"predict"}).code, kUsage);
+}
+
+// The folders are in front of the dashes, the command behind them. Launch starts it in a process of its own, with a
+// pipe whose other end it holds.
+TEST(Launch, TheKeeperRunsTheCommandBehindTheDashesAndRemovesTheFoldersInFront) {
+  const core::TempDir temp;
+  const std::string first = temp.file("first"), second = temp.file("second");
+  for (const std::string& folder : {first, second}) core::local_file_system().make_directories(folder);
+  std::array<int, 2> control{};
+  ASSERT_EQ(::pipe2(control.data(), O_CLOEXEC), 0);
+  const pid_t process = ::fork();
+  ASSERT_GE(process, 0);
+  if (process == 0) {
+    ::dup2(control[0], STDIN_FILENO);
+    std::ostringstream out;
+    Console console{out, core::StopSource().token(), {}};
+    ::_exit(run({"launch-keeper", first, second, "--", "sh", "-c", "exit 7"}, console));
+  }
+  int status = -1;
+  EXPECT_EQ(::waitpid(process, &status, 0), process);
+  for (const int descriptor : control) ::close(descriptor);
+  ASSERT_TRUE(WIFEXITED(status)) << status;
+  EXPECT_EQ(WEXITSTATUS(status), 7);
+  EXPECT_FALSE(core::local_file_system().exists(first));
+  EXPECT_FALSE(core::local_file_system().exists(second));
 }
 
 TEST(Launch, ItsOwnModesAreNotForUsers) {

@@ -63,6 +63,8 @@ TEST_F(Restart, HasTheTurnsThatIdleThreadsSpin) {
   spins_.set("7");
   EXPECT_THAT(settings_of({"--kmp_blocktime=5"}), ElementsAre("GOMP_SPINCOUNT=500000"));
   EXPECT_EQ(err_.find("the default of kmp_blocktime replaces"), std::string::npos) << err_;
+  EXPECT_THAT(settings_of({"--mkl", "--kmp_affinity=none"}), ElementsAre("GOMP_SPINCOUNT=0"));
+  EXPECT_THAT(err_, HasSubstr("mkl: the default of kmp_blocktime replaces GOMP_SPINCOUNT=7 of the environment"));
 }
 
 }  // namespace

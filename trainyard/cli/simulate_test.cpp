@@ -80,6 +80,41 @@ TEST(Simulate, TheTableOfOneWorkerIsThatOfItsTimes) {
                                     "chain            1         7.00       1142.86     100.0 %       0.00 ms\n"));
 }
 
+TEST(Simulate, WritesWhatItPredictsFrom) {
+  const core::TempDir temp;
+  const std::string file = temp.file("simulation.json");
+  const CommandResult result = run_command(with_flags(kByHand, {"--workers=1,2", "--json=" + file}));
+  ASSERT_EQ(result.code, kSuccess) << result.err;
+  const Json json = Json::parse(core::local_file_system().read_file(file, 1 << 24));
+  EXPECT_EQ(json["model"], "trivial");
+  EXPECT_EQ(json["batch_size"], 8);
+  EXPECT_DOUBLE_EQ(json["before_seconds"].get<double>(), 2e-3);
+  EXPECT_DOUBLE_EQ(json["backward_seconds"].get<double>(), 4e-3);
+  EXPECT_DOUBLE_EQ(json["after_seconds"].get<double>(), 1e-3);
+  EXPECT_DOUBLE_EQ(json["bytes_per_second"].get<double>(), 1e9 / 8);
+  EXPECT_DOUBLE_EQ(json["latency_seconds"].get<double>(), 50e-6);
+  double bytes = 0, ready = 0;
+  for (const Json& bucket : json["buckets"]) {
+    bytes += bucket["bytes"].get<double>();
+    EXPECT_GE(bucket["ready_seconds"].get<double>(), ready) << "in the order of the backward";
+    ready = bucket["ready_seconds"].get<double>();
+  }
+  EXPECT_GT(ready, 0);
+  EXPECT_LE(ready, 4e-3 + 1e-12) << "the last one is ready when the backward ends";
+  EXPECT_THAT(result.out,
+              HasSubstr(fmt::format("; {:.1f} MB of gradients in {} buckets\n", 1e-6 * bytes, json["buckets"].size())));
+  ASSERT_EQ(json["predictions"].size(), 2U);
+  for (size_t i = 0; i < 2; ++i) {
+    const Json& row = json["predictions"][i];
+    EXPECT_EQ(row["algorithm"], "chain");
+    EXPECT_EQ(row["workers"], i + 1);
+    const double step = row["step_seconds"], images = row["images_per_second"], efficiency = row["efficiency"],
+                 exposed = row["exposed_seconds"];
+    EXPECT_THAT(result.out, HasSubstr(fmt::format("chain      {:7}  {:11.2f}  {:12.2f}  {:8.1f} %  {:9.2f} ms\n", i + 1,
+                                                  1e3 * step, images, 100 * efficiency, 1e3 * exposed)));
+  }
+}
+
 TEST(Simulate, ReadsWhatBenchLayersHasMeasured) {
   const core::TempDir temp;
   const std::string file = temp.file("layers.json");

@@ -19,6 +19,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/train/monitors/curve_svg.h"
 
 namespace trainyard::cli::tune_processes_test {
 namespace {
@@ -325,6 +326,42 @@ TEST(TunePicture, NamesTrialsThatRanToTheEndWhereOthersWereStopped) {
   const std::string both = tune_svg(file, trials, "x");
   EXPECT_THAT(both, HasSubstr(">run to the end<"));
   EXPECT_THAT(both, HasSubstr(">stopped<"));
+}
+
+// A curve for each trial, and for each range a point for each trial that has a result; how they are drawn has tests of
+// its own.
+TEST(TunePicture, HasTheCurvesOfTrialsAndTheirValuesOverEachRange) {
+  const TuneFile file{.search = TuneSearch::kAsha,
+                      .trials = 3,
+                      .epochs = 3,
+                      .ranges = {{.flag = "momentum", .kind = TuneRange::Kind::kUniform, .low = 0.5, .high = 1},
+                                 {.flag = "lr", .kind = TuneRange::Kind::kLogUniform, .low = 0.01, .high = 1},
+                                 {.flag = "optimizer", .kind = TuneRange::Kind::kChoice, .choices = {"adam", "sgd"}}}};
+  const std::vector<Trial> trials = {
+      {.number = 0,
+       .flags = {{"momentum", "0.5"}, {"lr", "0.1"}, {"optimizer", "sgd"}},
+       .results = {{1, 10, 0.25, 1}, {3, 30, 0.5, 1}},
+       .started = 2},
+      {.number = 1,
+       .flags = {{"momentum", "0.75"}, {"lr", "0.02"}, {"optimizer", "adam"}},
+       .results = {{1, 10, 0.125, 1}},
+       .started = 1},
+      {.number = 2, .flags = {{"momentum", "0.625"}, {"lr", "0.5"}, {"optimizer", "adam"}}, .failure = "it failed"}};
+  const auto panel = [](const char* axis, double ended, double stopped, bool logarithmic) {
+    return train::CurvePanel{.title = "top_1_accuracy",
+                             .series = {{.name = "run to the end", .x = {ended}, .y = {0.5}, .joined = false},
+                                        {.name = "stopped", .x = {stopped}, .y = {0.125}, .joined = false}},
+                             .x_axes = {{axis}},
+                             .logarithmic = logarithmic};
+  };
+  const train::CurvePanel curves{.title = "top_1_accuracy by epoch",
+                                 .series = {{.name = "", .x = {1, 3}, .y = {0.25, 0.5}},
+                                            {.name = "", .x = {1}, .y = {0.125}},
+                                            {.name = "", .x = {}, .y = {}}},
+                                 .x_axes = {{"epochs"}}};
+  EXPECT_EQ(tune_svg(file, trials, "search.yaml"),
+            train::curve_svg("search.yaml", {curves, panel("momentum", 0.5, 0.75, false), panel("lr", 0.1, 0.02, true),
+                                             panel("optimizer: 0 adam 1 sgd", 1, 0, false)}));
 }
 
 }  // namespace

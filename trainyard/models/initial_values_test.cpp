@@ -139,6 +139,50 @@ TEST(InitialValues, OfTorchvisionsModelsAreTheirOwn) {
   }
 }
 
+// Layers inside of blocks, whose beginnings are written apart from those of the first and the last layers.
+TEST(InitialValues, OfLayersInsideOfBlocksAreTorchvisions) {
+  for (const Model& model : std::vector<Model>{
+           {"torchvision/vit_b_16",
+            "imagenet",
+            {{"encoder.layers.encoder_layer_0.self_attention.out_proj.weight", Initializer::he_uniform()},
+             {"encoder.layers.encoder_layer_0.self_attention.out_proj.bias", Initializer::zeros()},
+             {"encoder.layers.encoder_layer_0.mlp.0.bias", Initializer::normal(1e-6)},
+             {"encoder.layers.encoder_layer_11.self_attention.out_proj.weight", Initializer::he_uniform()},
+             {"encoder.layers.encoder_layer_11.self_attention.out_proj.bias", Initializer::zeros()},
+             {"encoder.layers.encoder_layer_11.mlp.0.bias", Initializer::normal(1e-6)},
+             {"encoder.layers.encoder_layer_11.mlp.3.weight", Initializer::uniform(std::sqrt(6.0 / (768 + 3072)))},
+             {"conv_proj.bias", Initializer::zeros()}}},
+           {"torchvision/swin_t",
+            "imagenet",
+            {{"features.1.0.attn.proj.weight", Initializer::normal(0.02)},
+             {"features.1.0.attn.proj.bias", Initializer::zeros()},
+             {"features.1.0.mlp.0.weight", Initializer::normal(0.02)},
+             {"features.1.0.mlp.0.bias", Initializer::zeros()},
+             {"features.1.0.mlp.3.weight", Initializer::normal(0.02)}}},
+           {"torchvision/convnext_tiny",
+            "imagenet",
+            {{"features.1.0.block.0.weight", Initializer::normal(0.02)},
+             {"features.1.0.block.0.bias", Initializer::zeros()},
+             {"features.1.0.block.3.weight", Initializer::normal(0.02)},
+             {"features.1.0.block.5.weight", Initializer::normal(0.02)},
+             {"features.2.1.weight", Initializer::normal(0.02)}}},
+           {"torchvision/regnet_y_400mf",
+            "imagenet",
+            {{"trunk_output.block1.block1-0.f.se.fc1.weight", Initializer::he_normal(Fan::kOut)},
+             {"trunk_output.block1.block1-0.f.se.fc1.bias", Initializer::uniform(1 / std::sqrt(48.0))},
+             {"trunk_output.block1.block1-0.f.se.fc2.bias", Initializer::uniform(1 / std::sqrt(8.0))}}},
+           {"torchvision/mobilenet_v3_small",
+            "imagenet",
+            {{"features.1.block.1.fc1.bias", Initializer::zeros()},
+             {"features.1.block.1.fc2.bias", Initializer::zeros()}}},
+           {"torchvision/efficientnet_b0",
+            "imagenet",
+            {{"features.1.0.block.1.fc1.bias", Initializer::zeros()},
+             {"features.1.0.block.1.fc2.weight", Initializer::he_normal(Fan::kOut)}}}}) {
+    expect_starts(model);
+  }
+}
+
 // tf_cnn_benchmarks' stddev= and bias=, TensorFlow's variance scaling where it sets nothing, and Keras' defaults.
 TEST(InitialValues, OfModelsFromTensorFlowAreTheirOwn) {
   for (const Model& model : std::vector<Model>{

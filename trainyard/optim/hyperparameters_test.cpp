@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -61,6 +62,38 @@ TEST(Hyperparameters, KeepWhatWasSetOverACheckpoint) {
   testing::internal::CaptureStderr();
   other.load(something);
   EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("'temperature', which this training does not have"));
+}
+
+// Three with the same schedule, of which some are set.
+TEST(Hyperparameters, ThoseThatAreSetLeaveTheOthersToTheirSchedules) {
+  const auto three = [] {
+    Hyperparameters numbers;
+    for (const char* name : {"a", "b", "c"}) numbers.add(name, [](int64_t step) { return static_cast<double>(step); });
+    return numbers;
+  };
+  const auto values = [](const Hyperparameters& numbers) {
+    return std::vector<double>{numbers.get("a"), numbers.get("b"), numbers.get("c")};
+  };
+  Hyperparameters numbers = three();
+  numbers.set("a", 9);
+  numbers.begin_step(4);
+  EXPECT_THAT(values(numbers), ElementsAre(9, 4, 4));
+  numbers.set("b", 7);
+  numbers.begin_step(5);
+  EXPECT_THAT(values(numbers), ElementsAre(9, 7, 5));
+  core::MemoryState saved;
+  numbers.save(saved);
+  EXPECT_THAT(saved.names(), ElementsAre("a", "b"));
+
+  Hyperparameters resumed = three();
+  resumed.set("c", 8);
+  resumed.load(saved);
+  resumed.begin_step(6);
+  EXPECT_THAT(values(resumed), ElementsAre(9, 7, 6));
+  resumed.release("a");
+  EXPECT_THAT(values(resumed), ElementsAre(6, 7, 6));
+  resumed.begin_step(7);
+  EXPECT_THAT(values(resumed), ElementsAre(7, 7, 7));
 }
 
 TEST(Hyperparameters, RefuseNamesAndValuesThatCannotBe) {

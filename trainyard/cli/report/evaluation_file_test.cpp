@@ -94,6 +94,45 @@ TEST(EvaluationFile, OnlyBase64OfAPngOrJpegBecomesAnImage) {
   }
 }
 
+TEST(EvaluationFile, TextsListsAndImagesHaveALimit) {
+  constexpr size_t kText = 300, kImage = size_t{1} << 17, kBins = 100, kWrong = 200;
+  const std::string begin = "iVBORw0KGgo", address = "data:image/png;base64,";
+  Json file = evaluation_of(2, kWrong + 1);
+  file["classes"] = {std::string(kText, 'a') + "b", "class 1"};
+  file["most_wrong"][0]["image"] = begin + std::string(kImage - begin.size(), 'A');
+  file["most_wrong"][1]["image"] = begin + std::string(kImage - begin.size() + 1, 'A');
+  file["most_wrong"][0]["file"] = std::string(kText + 1, 'f');
+  const Json bin = file["calibration"]["bins"][0];
+  for (size_t i = 0; i < kBins; ++i) file["calibration"]["bins"].push_back(bin);
+  std::vector<std::string> problems;
+  const Json taken = checked_evaluation(file, problems);
+  EXPECT_TRUE(problems.empty());
+  EXPECT_EQ(taken["names"], (Json{std::string(kText, 'a'), "class 1"}));
+  EXPECT_EQ(taken["bins"].size(), kBins);
+  ASSERT_EQ(taken["wrong"].size(), kWrong);
+  EXPECT_EQ(taken["wrong"][0]["file"], std::string(kText, 'f'));
+  EXPECT_EQ(taken["wrong"][0]["image"].get<std::string>().size(), address.size() + kImage);
+  EXPECT_EQ(taken["wrong"][1]["image"], "") << "one character more";
+}
+
+TEST(EvaluationFile, MoreClassesThanAPageShowsAreNamed) {
+  Json file = evaluation_of(2);
+  file["classes"] = Json(30'001U, "a class");
+  std::vector<std::string> problems;
+  const Json taken = checked_evaluation(file, problems);
+  EXPECT_FALSE(taken.contains("names"));
+  ASSERT_EQ(problems.size(), 2U);
+  EXPECT_EQ(problems[0], "evaluation.json names 30001 classes; a report shows at most 30000");
+  EXPECT_EQ(problems[1],
+            "evaluation.json: the confusion matrix is not one row and one column of counts for each class");
+  file["classes"].erase(0);
+  file["per_class"] = Json::array();
+  file["confusion"] = Json::array();
+  problems.clear();
+  EXPECT_EQ(checked_evaluation(file, problems)["names"].size(), 30'000U);
+  EXPECT_TRUE(problems.empty());
+}
+
 TEST(EvaluationFile, IsShortenedToTheLargestCellsAndFirstImages) {
   std::vector<std::string> problems;
   Json taken = checked_evaluation(evaluation_of(20, 10, 1000), problems);

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 
 #include "trainyard/cli/testing/run_folder.h"
+#include "trainyard/core/base/build_info.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/callbacks/run_record_json.h"
 
@@ -58,6 +59,8 @@ TEST_F(ReportPage, HoldsWhatARunLeft) {
   EXPECT_EQ(run["phases"][0]["epoch"][99], 1);
   EXPECT_EQ(json["schema"], 1);
   EXPECT_EQ(json["made"], train::utc_date(1.7e9));
+  const core::BuildInfo& build = core::build_info();
+  EXPECT_EQ(json["version"], fmt::format("{} ({})", build.version, build.git_revision));
   EXPECT_EQ(json["reload_seconds"], nullptr);
   EXPECT_EQ(json["searches"], Json::array());
   EXPECT_EQ(run["repeat"],

@@ -62,6 +62,17 @@ TEST_F(Alerts, AHealthyRunHasNone) {
   EXPECT_EQ(kinds(rows() + evaluations({2, 1.5, 1.2, 1.25}, {0.3, 0.5, 0.61, 0.6})), "");
 }
 
+TEST_F(Alerts, WhatTheSummaryDoesNotSayIsNoAlert) {
+  summary_ = nlohmann::ordered_json::object();
+  EXPECT_EQ(kinds(rows()), "");
+  // A rank that does not say how long it has waited has not waited.
+  summary_["ranks"] =
+      nlohmann::ordered_json::parse(R"({"slowest": 1, "seconds": [{"seconds": 2}, {"seconds": 50, "waiting": 0}]})");
+  EXPECT_EQ(kinds(rows()), "");
+  summary_["ranks"]["seconds"][0]["waiting"] = 1;
+  EXPECT_EQ(kinds(rows()), "slow_rank");
+}
+
 TEST_F(Alerts, NameHowARunEnded) {
   summary_["status"] = "failed";
   summary_["error"] = "the disk is full";

@@ -36,6 +36,8 @@ TEST(ErrorTest, LeavesOutThePartsThatAreEmpty) {
 
 TEST(ErrorTest, NamesCannotDriveTheTerminal) {
   EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .where = "a\x1b[31m\nerror b"}).what(), "p: a?[31m?error b");
+  EXPECT_STREQ(Error(ErrorCode::kIo, {.problem = "p", .expected = "e\x7f ~", .actual = "a\x1f"}).what(),
+               "p: expected e? ~, got a?");
 }
 
 TEST(ErrorTest, InPutsAnOuterPlaceInFront) {
@@ -53,6 +55,17 @@ TEST(ErrorTest, EachCodeHasItsOwnName) {
     names.insert(error_code_name(static_cast<ErrorCode>(code)));
   EXPECT_EQ(names.size(), static_cast<size_t>(ErrorCode::kInternal) + 1);
   EXPECT_EQ(error_code_name(ErrorCode::kPeerFailed), "peer_failed");
+}
+
+TEST(ErrorTest, NamesEachCodeAndItsExitCode) {
+  std::string text;
+  for (int code = 0; code <= static_cast<int>(ErrorCode::kInternal); ++code) {
+    text += std::string(error_code_name(static_cast<ErrorCode>(code))) + " " +
+            std::to_string(exit_code(static_cast<ErrorCode>(code))) + "\n";
+  }
+  EXPECT_EQ(text,
+            "invalid_argument 2\nnot_found 1\ncorrupt_data 1\nio 1\nno_space 1\ntimeout 1\ncancelled 1\n"
+            "peer_failed 1\nunsupported 2\ninternal 1\n");
 }
 
 TEST(ErrorTest, ExitCodeTellsTheUsersMistakeFromAFailure) {

@@ -51,5 +51,19 @@ TEST(NamesNearPattern, ShowsFiveNamesAndLooksForTheFirstOfTheLongestParts) {
   EXPECT_EQ(names_near_pattern("a?conv2.*", {"bn1", "conv2.bias"}), "did you mean 'conv2.*'? near are conv2.bias");
 }
 
+TEST(Pattern, ABackslashIsACharacter) {
+  EXPECT_TRUE(matches_pattern("a\\b", "a\\b"));
+  EXPECT_FALSE(matches_pattern("ab", "a\\b"));
+  EXPECT_FALSE(matches_pattern("a*", "a\\*")) << "and does not take a star's meaning away";
+}
+
+TEST(NamesNearPattern, PointsAndSlashesAtTheEndsOfAPartDoNotCount) {
+  const std::vector<std::string> names{"conv1.weight", "fc.weight"};
+  for (const char* const pattern : {"conv1/*", "*/conv1.*", "*./conv1"}) {
+    EXPECT_EQ(names_near_pattern(pattern, names), "did you mean 'conv1.*'? near are conv1.weight") << pattern;
+  }
+  EXPECT_EQ(names_near_pattern("./*", names), "there are conv1.weight, fc.weight") << "nothing is left of it";
+}
+
 }  // namespace
 }  // namespace trainyard::core::pattern_test

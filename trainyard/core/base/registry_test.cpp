@@ -86,5 +86,29 @@ TEST(Registry, UnknownAndTakenNamesAreErrors) {
   EXPECT_EQ(registry.get("one"), 1);
 }
 
+TEST(NearestName, AThirdOfTheLettersMayBeWrong) {
+  EXPECT_EQ(nearest_name("abcxef", {"abcdef"}), "abcdef");
+  EXPECT_EQ(nearest_name("abxyef", {"abcdef"}), "abcdef");
+  EXPECT_EQ(nearest_name("axyzef", {"abcdef"}), "");
+  EXPECT_EQ(nearest_name("axcde", {"abcde"}), "abcde");
+  EXPECT_EQ(nearest_name("axyde", {"abcde"}), "");
+  EXPECT_EQ(nearest_name("resnet30", {"resnet20", "resnet50"}), "resnet20") << "the first of those that are as near";
+  EXPECT_EQ(nearest_name("xabcdef", {"abcdef"}), "abcdef");
+  EXPECT_EQ(nearest_name("bcdef", {"abcdef"}), "abcdef");
+}
+
+TEST(Registry, AFormerNameOfAnotherKindIsNotedToo) {
+  static int runs = 0;  // a process notes a name once
+  const std::string former = "shared" + std::to_string(runs++);
+  testing::internal::CaptureStderr();
+  for (const char* const kind : {"number", "letter", "number"}) note_former_name(kind, former, "one");
+  const std::string noted = testing::internal::GetCapturedStderr();
+  size_t lines = 0;
+  for (const char c : noted) lines += c == '\n' ? 1 : 0;
+  EXPECT_EQ(lines, 2U) << noted;
+  EXPECT_NE(noted.find("info number '" + former + "' is now called 'one'\n"), std::string::npos) << noted;
+  EXPECT_NE(noted.find("info letter '" + former + "' is now called 'one'\n"), std::string::npos) << noted;
+}
+
 }  // namespace
 }  // namespace trainyard::core::registry_test

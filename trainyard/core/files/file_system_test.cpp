@@ -4,6 +4,7 @@
 #include <cstring>
 #include <filesystem>
 #include <functional>
+#include <new>
 #include <thread>
 #include <vector>
 
@@ -345,7 +346,7 @@ TEST(FileSystem, SyncTreeMakesAllFilesDurable) {
     PowerCut disk;
     const auto files = make_file_system(disk);
     files->make_directories(directory.file("a/b"));
-    for (const char* name : {"1", "a/2", "a/b/3"}) {
+    for (const char* name : {"1", "a/2", "a/b/3", "b"}) {
       const auto file = files->open_write(directory.file(name));
       file->write("content");
       file->close();
@@ -525,6 +526,70 @@ TEST(FileSystem, SaysWhichOperationHasFailedOnWhat) {
   EXPECT_EQ(message_of([&] { machine.rename(path, folder); }, ErrorCode::kIo),
             "rename " + path + " to an existing directory failed: " + folder + ": got " + std::strerror(EEXIST));
   EXPECT_FALSE(machine.exists(join_path(path, "below"))) << "a file is no folder";
+}
+
+// Some network file systems answer so; nothing can be done there, and what was written must not be given up for it. A
+// file that is not synced is an error as ever.
+TEST(FileSystem, AcceptsDirectoriesThatCannotBeSynced) {
+  class NoSync : public SystemCalls {
+   public:
+    NoSync(int error, bool directories) : error_(error), directories_(directories) {}
+    int fsync(int descriptor) override {
+      struct stat status {};
+      if (SystemCalls::fstat(descriptor, &status) == 0 && S_ISDIR(status.st_mode) != directories_) return 0;
+      errno = error_;
+      return -1;
+    }
+
+   private:
+    int error_;
+    bool directories_;
+  };
+  const TempDir directory;
+  const std::string path = directory.file("file");
+  for (const int error : {EINVAL, EOPNOTSUPP, EIO}) {
+    NoSync of_directories(error, true), of_files(error, false);
+    const auto expected = error == EIO ? std::optional(ErrorCode::kIo) : std::nullopt;
+    EXPECT_EQ(code_of([&] { make_file_system(of_directories)->sync_directory(directory.path()); }), expected) << error;
+    EXPECT_EQ(code_of([&] { make_file_system(of_directories)->write_file_atomically(path, "new"); }), expected);
+    EXPECT_EQ(local_file_system().read_file(path), "new");
+    EXPECT_EQ(code_of([&] { make_file_system(of_files)->write_file_atomically(path, "other"); }), ErrorCode::kIo);
+  }
+}
+
+TEST(FileSystem, AnExceptionOfAnotherKindLeavesNoFileEither) {
+  class NoMemory : public SystemCalls {
+   public:
+    int fsync(int /*descriptor*/) override { throw std::bad_alloc(); }
+  };
+  const TempDir directory;
+  NoMemory calls;
+  const auto files = make_file_system(calls);
+  EXPECT_THROW(files->write_file_atomically(directory.file("file"), "text"), std::bad_alloc);
+  EXPECT_THAT(local_file_system().list(directory.path()), ::testing::IsEmpty());
+}
+
+// Another machine, or a container, may write the same file at the same time under the same process number.
+TEST(FileSystem, EachAtomicWriteHasATemporaryNameOfItsOwn) {
+  const TempDir directory;
+  std::vector<std::string> opened;
+  for (int i = 0; i < 2; ++i) {
+    FaultInjector calls;
+    make_file_system(calls)->write_file_atomically(directory.file("file"), "content");
+    opened.push_back(calls.log().at(0));
+    EXPECT_THAT(opened.back(), ::testing::MatchesRegex("open " + directory.file("file") + "\\.tmp-" +
+                                                       std::to_string(::getpid()) + "-[0-9]+-[0-9a-f]{8}"));
+  }
+  EXPECT_NE(opened[0], opened[1]);
+  EXPECT_EQ(opened[0].substr(opened[0].size() - 8), opened[1].substr(opened[1].size() - 8)) << "one of the process";
+}
+
+TEST(Paths, AllSlashesAtTheEndAreDropped) {
+  EXPECT_EQ(without_slashes("a//"), "a");
+  EXPECT_EQ(without_slashes("a/b/"), "a/b");
+  EXPECT_EQ(without_slashes("a"), "a");
+  EXPECT_EQ(without_slashes("//"), "/");
+  EXPECT_EQ(without_slashes(""), "");
 }
 
 }  // namespace

@@ -307,9 +307,11 @@ class LocalFileSystem : public FileSystem {
 
   void sync_directory(const std::string& directory) override {
     Descriptor descriptor(system_, directory, O_RDONLY | O_DIRECTORY, "open directory");
-    if (retry_interrupted([&] { return system_.fsync(descriptor.get()); }) == -1) {
-      throw system_error(errno, "sync directory", directory);
-    }
+    if (retry_interrupted([&] { return system_.fsync(descriptor.get()); }) == 0) return;
+    // What file systems return that have no sync for directories, some network file systems among them: they keep the
+    // names by themselves.
+    if (errno == EINVAL || errno == EOPNOTSUPP) return;
+    throw system_error(errno, "sync directory", directory);
   }
 
   // A sync of each file would commit the file system's journal each time.

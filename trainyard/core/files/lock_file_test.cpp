@@ -4,6 +4,8 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <cstdlib>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <functional>
@@ -23,6 +25,7 @@
 #include "trainyard/core/system/system_files.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
+#include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::core::lock_file_test {
@@ -395,6 +398,89 @@ TEST_F(LockFileTest, ItsTextTellsTheProcess) {
   command.pop_back();
   std::replace(command.begin(), command.end(), '\0', ' ');
   EXPECT_EQ(proc_value(all, "command"), command.size() <= 2000 ? command : command.substr(0, 2000) + " ...");
+}
+
+// In a process of its own, whose command the test chooses.
+void keep_text(const std::string& path) {
+  const LockFile lock(path);
+  FileSystem& files = local_file_system();
+  files.write_file_atomically(path + ".text", files.read_file(path));
+}
+
+const bool kKeepsText = add_helper_task("TRAINYARD_LOCK_TASK", "LockFileTask.InAProcess", keep_text);
+
+TEST_F(LockFileTest, ItsTextHas2000BytesOfTheCommand) {
+  const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
+  const std::string begin = program + " --gtest_filter=LockFileTask.InAProcess ";
+  ASSERT_LT(begin.size(), 2000U);
+  const std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX -u GTEST_OUTPUT TRAINYARD_LOCK_TASK='" +
+                              path_ + "' '" + program + "'" + begin.substr(program.size()) +
+                              std::string(2001 - begin.size(), 'x') + " > /dev/null 2>&1";
+  ASSERT_EQ(std::system(command.c_str()), 0) << command;
+  EXPECT_EQ(proc_value(local_file_system().read_file(path_ + ".text"), "command"),
+            begin + std::string(2000 - begin.size(), 'x') + " ...");
+}
+
+TEST_F(LockFileTest, AskingWhetherItIsHeldLeavesNothingOpen) {
+  Holder first(path_);
+  std::ofstream(path_) << "host: elsewhere\nprocess: 1\n";  // into the same file: the lock itself has to be asked for
+  FaultInjector calls;
+  EXPECT_TRUE(is_lock_held(path_, calls));
+  int opened = 0, closed = 0;
+  for (const std::string& call : calls.log()) {
+    opened += call.starts_with("open ") ? 1 : 0;
+    closed += call.starts_with("close") ? 1 : 0;
+  }
+  EXPECT_EQ(opened, 2) << "for its text and for its lock";
+  EXPECT_EQ(closed, opened);
+}
+
+TEST_F(LockFileTest, OneThatCannotBeAskedForIsAnErrorUnlessItIsGone) {
+  class Unopened : public SystemCalls {
+   public:
+    explicit Unopened(int error) : error_(error) {}
+    int open(const char* path, int flags, mode_t mode) override {
+      if ((flags & O_NOFOLLOW) == 0) return SystemCalls::open(path, flags, mode);  // to read it
+      errno = error_;
+      return -1;
+    }
+
+   private:
+    int error_;
+  };
+  write("host: elsewhere\nprocess: 1\n");
+  Unopened gone(ENOENT), broken(EIO);
+  EXPECT_FALSE(is_lock_held(path_, gone));
+  EXPECT_EQ(message_of([&] { static_cast<void>(is_lock_held(path_, broken)); }, ErrorCode::kIo),
+            "look at lock file failed: " + path_ + ": got " + std::strerror(EIO));
+  write(std::string((64 << 10) + 1, 'x'));
+  EXPECT_THAT(message_of([&] { static_cast<void>(is_lock_held(path_)); }, ErrorCode::kCorruptData),
+              HasSubstr("expected at most 65536 bytes, got 65537 bytes"));
+}
+
+TEST_F(LockFileTest, TheTextDecidesForEachAnswerOfASystemWithoutLocks) {
+  class LocksFail : public SystemCalls {
+   public:
+    explicit LocksFail(int error) : error_(error) {}
+    int flock(int /*descriptor*/, int /*operation*/) override {
+      errno = error_;
+      return -1;
+    }
+
+   private:
+    int error_;
+  };
+  for (const int error : {ENOLCK, EOPNOTSUPP, ENOSYS, EINVAL, EBADF}) {
+    LocksFail calls(error);
+    {
+      const LockFile own(path_, calls);
+      EXPECT_EQ(proc_value(text(), "process"), std::to_string(::getpid())) << error;
+    }
+    EXPECT_FALSE(local_file_system().exists(path_)) << error;
+  }
+  LocksFail broken(EIO);
+  EXPECT_EQ(message_of([&] { LockFile(path_, broken); }, ErrorCode::kIo),
+            "lock file failed: " + path_ + ": got " + std::strerror(EIO));
 }
 
 }  // namespace

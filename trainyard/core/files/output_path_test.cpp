@@ -1,6 +1,8 @@
 #include "trainyard/core/files/output_path.h"
 
 #include <array>
+#include <cerrno>
+#include <cstring>
 #include <string>
 
 #include <fcntl.h>
@@ -143,6 +145,52 @@ TEST_F(OutputPath, FollowsAsManyLinksAsLinux) {
   EXPECT_EQ(message_of([&] { write_user_output(temp_.file("link41"), "other"); }),
             "symbolic links lead to each other: " + temp_.file("link41") + "; name a file");
   EXPECT_EQ(read("file"), "text");
+}
+
+TEST_F(OutputPath, SaysWhatIsThereAndWhatToDo) {
+  files_.write_file_atomically(temp_.file("file"), "text");
+  link("nowhere", "link");
+  ASSERT_EQ(::mkfifo(temp_.file("pipe").c_str(), 0600), 0);
+  EXPECT_EQ(output_kind(temp_.file("none")), OutputKind::kNothing);
+  EXPECT_EQ(output_kind(temp_.file("file/below")), OutputKind::kNothing);
+  EXPECT_EQ(output_kind(temp_.file("file")), OutputKind::kPlainFile);
+  EXPECT_EQ(output_kind(temp_.path()), OutputKind::kDirectory);
+  EXPECT_EQ(output_kind(temp_.file("link")), OutputKind::kLink);
+  EXPECT_EQ(output_kind(temp_.file("pipe")), OutputKind::kPipeOrDevice);
+  const auto message = [](const std::string& path) { return message_of([&] { require_plain_output(path); }); };
+  for (const char* const fine : {"none", "file"}) EXPECT_EQ(message(temp_.file(fine)), "no error") << fine;
+  const std::string expected = ": expected a plain file, or none; ";
+  EXPECT_EQ(message(temp_.file("link")), "a symbolic link is not written through: " + temp_.file("link") + expected +
+                                             "remove the link, or put the file itself there; the folder may be a link");
+  EXPECT_EQ(message(temp_.path()), "a directory is not written like a file: " + temp_.path() + expected + "remove it");
+  EXPECT_EQ(message(temp_.file("pipe")),
+            "a pipe or device is not written like a file: " + temp_.file("pipe") + expected + "remove it");
+  EXPECT_EQ(message_of([] { static_cast<void>(resolve_user_output("")); }, ErrorCode::kNotFound),
+            std::string("create file failed: got ") + std::strerror(ENOENT) + "; check the path");
+  EXPECT_EQ(message_of([&] { static_cast<void>(resolve_user_output(temp_.path())); }, ErrorCode::kIo),
+            "create file failed: " + temp_.path() + ": got " + std::strerror(EISDIR));
+}
+
+TEST_F(OutputPath, NamesOfDescriptorsAreStreams) {
+  for (const std::string path :
+       {"/dev/stdin", "/dev/stdout", "/dev/stderr", "/dev/fd/0", "/dev/fd/77", "/proc/self/fd/1"}) {
+    const UserOutput output = resolve_user_output(path);
+    EXPECT_TRUE(output.is_stream) << path;
+    EXPECT_EQ(output.path, path);
+  }
+  link("/dev/fd/77", "descriptor");
+  EXPECT_TRUE(resolve_user_output(temp_.file("descriptor")).is_stream);
+  EXPECT_EQ(resolve_user_output(temp_.file("descriptor")).path, "/dev/fd/77");
+  EXPECT_FALSE(resolve_user_output(temp_.file("new")).is_stream);
+  EXPECT_EQ(resolve_user_output(temp_.file("new")).path, temp_.file("new"));
+  for (const std::string path : {"/dev/stdout", "/dev/fd/1", "/proc/self/fd/1"}) {
+    testing::internal::CaptureStdout();
+    write_user_output(path, "text");
+    EXPECT_EQ(testing::internal::GetCapturedStdout(), "text") << path;
+  }
+  testing::internal::CaptureStderr();
+  write_user_output("/dev/stderr", "text");
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "text");
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <filesystem>
+
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -169,6 +171,16 @@ TEST_F(FlagsConfig, TheDumpLeavesOpenWhatTheProgramDecides) {
   values.set("device", "gpu", FlagSource::kCommandLine);  // its default, but asked for
   EXPECT_TRUE(read(dump_config(values)).given("device"));
   EXPECT_EQ(dump_config(values, true), "device: \"gpu\"\n");
+}
+
+// The file is sparse: nothing of it is on the disk.
+TEST_F(FlagsConfig, AFileHasAtMostOneMebibyte) {
+  local_file_system().write_file_atomically(path_, "x");
+  std::filesystem::resize_file(path_, (1 << 20) + 1);
+  FlagValues values(table_);
+  EXPECT_EQ(flag_error_of([&] { read_config_file(path_, values); }).line,
+            "file is too large: " + path_ +
+                ": expected at most 1048576 bytes, got 1048577 bytes; check that it is the right file");
 }
 
 }  // namespace

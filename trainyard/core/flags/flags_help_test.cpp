@@ -90,5 +90,45 @@ TEST(FlagsHelp, SuggestsWhatOtherProgramsCallAFlag) {
   EXPECT_THROW(table.suggest("train_dir", "init_learning_rate"), Error);
 }
 
+// One flag of each kind, each with another disposition or rule.
+FlagTable table_of_all() {
+  FlagTable table;
+  table.integer("count", 3, "how many").group("A").bounds(1, 9).word("auto").short_form('c');
+  table.boolean("quick", std::nullopt, "be quick").group("A").translated("always").short_form('q');
+  table.choice("mode", "", {"", "a|b"}, "the mode").group("B").pending_value("a|b", "both");
+  table.list("names", "some names.").group("A").warned("all are taken");
+  table.text("folder", "", "a folder").group("B").pending("folders");
+  table.real("rate", std::nullopt, "a rate").group("B").above(0).below(1).automatic("by the model").later("slow");
+  return table;
+}
+
+TEST(FlagsHelp, WritesAllOfEachKindAndDisposition) {
+  EXPECT_EQ(help_text(table_of_all(), 100),
+            "A\n"
+            "  --count=<integer or auto, at least 1, at most 9>, -c (default: 3)\n      how many.\n"
+            "  --[no]quick, -q (default: not set)\n      be quick.\n      Here: always.\n"
+            "  --names=<list> (default: empty)\n      some names.\n      No effect here: all are taken.\n"
+            "\nB\n"
+            "  --mode=<'' | a|b> (default: '')\n      the mode.\n      a|b is not available yet: both.\n"
+            "  --folder=<string> (default: '')\n      a folder.\n      Not available yet: folders.\n"
+            "  --rate=<float, above 0, below 1> (default: by the model)\n      a rate.\n      Not covered: slow.\n");
+}
+
+TEST(FlagsHelp, MarkdownHasAllOfEachKindAndDisposition) {
+  const std::string page = help_markdown(table_of_all(), {});
+  EXPECT_EQ(page.substr(0, 9), "# Flags\n\n");
+  const std::string head = "\n\n| flag | type | default | meaning |\n|---|---|---|---|\n";
+  EXPECT_EQ(page.substr(page.find("\n## ")),
+            "\n## A" + head +
+                "| `count`, -c | integer or auto, at least 1, at most 9 | 3 | how many. |\n"
+                "| `quick`, -q | boolean | not set | be quick. Here: always. |\n"
+                "| `names` | list | empty | some names. No effect here: all are taken. |\n"
+                "\n## B" +
+                head +
+                "| `mode` | '' \\| a\\|b | '' | the mode. a\\|b is not available yet: both. |\n"
+                "| `folder` | string | '' | a folder. Not available yet: folders. |\n"
+                "| `rate` | float, above 0, below 1 | by the model | a rate. Not covered: slow. |\n");
+}
+
 }  // namespace
 }  // namespace trainyard::core::flags_help_test

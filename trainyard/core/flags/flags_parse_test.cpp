@@ -213,5 +213,42 @@ TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {
   EXPECT_TRUE(check_dispositions(parse({})).empty());
 }
 
+TEST_F(FlagsParse, APositionalArgumentHasARemedyBehindABooleanAlone) {
+  const std::string begin = "Received unknown positional arguments: ";
+  EXPECT_EQ(failure({"x"}).line, begin + "['x']");
+  EXPECT_EQ(failure({"--batch_size=8", "x", "y"}).line, begin + "['x', 'y']");
+  EXPECT_EQ(failure({"--eval=true", "x"}).line, begin + "['x']");
+  EXPECT_EQ(failure({"x", "--eval", "False"}).line,
+            begin + "['x', 'False']; a boolean is written --eval, --noeval or --eval=false");
+  std::vector<std::string> positional;
+  const FlagValues values = parse_flags(table_, {"a", "--eval", "b", "--", "--clip=1", "c"}, positional);
+  EXPECT_EQ(positional, (std::vector<std::string>{"a", "b", "--clip=1", "c"}));
+  EXPECT_TRUE(values.boolean("eval"));
+  EXPECT_FALSE(values.given("clip"));
+}
+
+// What the program decides while a flag is not given, it does not decide once the flag is given, whatever its value is.
+TEST(FlagsParsePending, IsRefusedForADefaultThatReplacesARule) {
+  FlagTable table;
+  table.integer("plain", 1, "a number").pending("numbers");
+  table.integer("ruled", 1, "another").automatic("by the model").pending("rules");
+  const auto check = [&](const std::vector<std::string>& arguments) {
+    return flag_error_of([&] { check_dispositions(parse_flags(table, arguments)); }).problem;
+  };
+  EXPECT_EQ(check({}), "");
+  EXPECT_EQ(check({"--plain=1"}), "");
+  EXPECT_EQ(check({"--plain=2"}), "--plain=2 is not available yet: numbers");
+  EXPECT_EQ(check({"--ruled=1"}), "--ruled=1 is not available yet: rules");
+}
+
+// A file may repeat defaults.
+TEST_F(FlagsParse, AFileIsWarnedOfWhatItChanges) {
+  FlagValues values(table_);
+  values.set("barrier", "false", FlagSource::kFile);
+  EXPECT_TRUE(check_dispositions(values).empty());
+  values.set("barrier", "true", FlagSource::kFile);
+  EXPECT_EQ(check_dispositions(values), std::vector<std::string>{"--barrier has no effect here: barriers are ours"});
+}
+
 }  // namespace
 }  // namespace trainyard::core::flags_parse_test

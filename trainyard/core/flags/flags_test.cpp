@@ -1,6 +1,8 @@
 #include "trainyard/core/flags/flags.h"
 
+#include <functional>
 #include <limits>
+#include <string>
 
 #include <gtest/gtest.h>
 
@@ -196,6 +198,69 @@ TEST(SplitList, TrimsItsParts) {
   EXPECT_EQ(split_list("  "), std::vector<std::string>{});
   EXPECT_EQ(split_list("1,,2"), (std::vector<std::string>{"1", "", "2"}));
   EXPECT_EQ(quoted_list({"a", "b"}), "['a', 'b']");
+}
+
+TEST(FlagValues, SayWhatIsReadWrongly) {
+  const FlagTable table = small_table();
+  const FlagValues values(table);
+  const auto line = [](const std::function<void()>& read) { return flag_error_of(read).line; };
+  const std::string kind = " is read as another kind than it was declared";
+  EXPECT_EQ(line([&] { values.integer("momentum"); }), "flag momentum" + kind);
+  EXPECT_EQ(line([&] { values.real("batch_size"); }), "flag batch_size" + kind);
+  EXPECT_EQ(line([&] { values.boolean("optimizer"); }), "flag optimizer" + kind);
+  EXPECT_EQ(line([&] { values.list("optimizer"); }), "flag optimizer" + kind);
+  EXPECT_EQ(line([&] { values.text("eval"); }), "flag eval" + kind);
+  EXPECT_EQ(line([&] { values.integer("num_batches"); }), "flag num_batches is read without a value");
+  EXPECT_EQ(line([&] { values.real("clip"); }), "flag clip is read without a value");
+  EXPECT_EQ(line([&] { values.boolean("unified"); }), "flag unified is read without a value");
+  EXPECT_EQ(line([&] { static_cast<void>(values.source("nothing")); }), "flag nothing is read but not declared");
+  FlagTable twice;
+  twice.integer("one", 1, "").short_form('o');
+  twice.integer("other", 1, "").short_form('o');
+  EXPECT_EQ(line([&] { static_cast<void>(twice.find_short('o')); }), "flags one and other both are -o");
+  EXPECT_EQ(twice.find_short('x'), nullptr);
+  EXPECT_EQ(line([&] { twice.set_default("nothing", "1"); }), "flag nothing gets a default but is not declared");
+}
+
+TEST(FlagTable, ADefaultThatIsSetReplacesTheRule) {
+  FlagTable table = small_table();
+  EXPECT_FALSE(table.find("device")->automatic_rule.empty());
+  table.set_default("device", "cpu");
+  EXPECT_EQ(table.find("device")->default_value, FlagValue(std::string("cpu")));
+  EXPECT_EQ(table.find("device")->automatic_rule, "");
+  EXPECT_EQ(table.find("optimizer")->default_value, FlagValue(std::string("sgd")));
+}
+
+TEST(FlagTable, AFormerValueIsNotedWithItsFlag) {
+  static int runs = 0;  // a process notes a value once
+  const std::string former = "former" + std::to_string(runs++);
+  FlagTable table;
+  table.choice("mode", "fast", {"slow", "fast"}, "").former_value(former, "slow");
+  FlagValues values(table);
+  testing::internal::CaptureStderr();
+  values.set("mode", former, FlagSource::kCommandLine);
+  const std::string noted = testing::internal::GetCapturedStderr();
+  EXPECT_NE(noted.find(" info --mode '" + former + "' is now called 'slow'\n"), std::string::npos) << noted;
+  EXPECT_EQ(values.text("mode"), "slow");
+}
+
+TEST(FlagValue, KindsHaveTheNamesOfTheReference) {
+  std::string names;
+  for (const FlagKind kind :
+       {FlagKind::kBoolean, FlagKind::kInteger, FlagKind::kReal, FlagKind::kText, FlagKind::kChoice, FlagKind::kList}) {
+    names += std::string(flag_kind_name(kind)) + " ";
+  }
+  EXPECT_EQ(names, "boolean integer float string enum list ");
+  EXPECT_EQ(format_flag_value(FlagValue()), "");
+  EXPECT_EQ(quoted_list({}), "[]");
+  EXPECT_EQ(quoted_list({"a"}, '(', ')'), "('a')");
+  const FlagTable table = small_table();
+  for (const char* word : {"t", "y", "Yes", "ON"}) {
+    EXPECT_EQ(parse_flag_value(*table.find("eval"), word), FlagValue(true)) << word;
+  }
+  for (const char* word : {"F", "n", " no ", "Off"}) {
+    EXPECT_EQ(parse_flag_value(*table.find("eval"), word), FlagValue(false)) << word;
+  }
 }
 
 }  // namespace

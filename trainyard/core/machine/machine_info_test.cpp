@@ -5,8 +5,10 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
+#include "trainyard/core/system/system_files.h"
 #include "trainyard/core/threads/thread.h"
 
 namespace trainyard::core::machine_info_test {
@@ -31,6 +33,17 @@ TEST(MachineInfo, TheMostMemoryCountsAlsoOnceItIsFree) {
   { const std::vector<char> much(static_cast<size_t>(before) + kBytes, 1); }
   // An allocator may have had some of it resident before.
   EXPECT_GE(peak_memory_bytes(), before + static_cast<int64_t>(kBytes) / 2);
+}
+
+// The kernel tells both in KiB: proc(5), getrusage(2).
+TEST(MachineInfo, CountsInBytes) {
+  EXPECT_EQ(machine_info().memory_bytes, memory_info_bytes("MemTotal"));
+  rusage before{}, after{};
+  ASSERT_EQ(::getrusage(RUSAGE_SELF, &before), 0);
+  const int64_t peak = peak_memory_bytes();
+  ASSERT_EQ(::getrusage(RUSAGE_SELF, &after), 0);
+  EXPECT_GE(peak, int64_t{before.ru_maxrss} * 1024);
+  EXPECT_LE(peak, int64_t{after.ru_maxrss} * 1024);
 }
 
 }  // namespace

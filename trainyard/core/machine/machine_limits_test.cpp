@@ -7,12 +7,18 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/machine/peak_kernels.h"
+#include "trainyard/core/machine/user_cache.h"
+#include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/environment.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 
 namespace trainyard::core::machine_limits_test {
@@ -167,6 +173,45 @@ TEST(MachineLimits, LiveInTheUsersCacheFolder) {
   home.set(std::nullopt);
   EXPECT_FALSE(load_machine_limits().has_value());
   EXPECT_THROW(save_machine_limits(kSample), Error);
+}
+
+TEST(UserCache, NamesFilesByTheKindOfMachine) {
+  const MachineInfo machine = machine_info();
+  EXPECT_EQ(machine_kind(),
+            fmt::format("{}; {} cores; avx2 {}, avx512f {}, avx512_bf16 {}", machine.processor, machine.cores,
+                        __builtin_cpu_supports("avx2") != 0, cpu_has_avx512(), cpu_has_avx512_bf16()));
+  const std::string name = fmt::format("name-{:08x}.txt", crc32c(machine_kind()));
+  EXPECT_EQ(user_cache_file("name", "/folder"), "/folder/" + name);
+  const EnvironmentVariable home("HOME", "/home/user"), cache("XDG_CACHE_HOME", "/cache");
+  EXPECT_EQ(user_cache_file("name"), "/cache/trainyard/" + name);
+  EXPECT_EQ(user_cache_folder("name"), "/cache/trainyard/name");
+  cache.set("relative");
+  EXPECT_EQ(user_cache_file("name"), "/home/user/.cache/trainyard/" + name);
+  EXPECT_EQ(user_cache_folder("name"), "/home/user/.cache/trainyard/name");
+  home.set("relative");
+  EXPECT_EQ(user_cache_file("name"), "");
+  EXPECT_EQ(user_cache_folder("name"), "");
+  EXPECT_EQ(user_cache_file("name", "/folder"), "/folder/" + name);
+}
+
+TEST(MachineLimits, SayWhyTheyAreNotKnownOrNotKept) {
+  const TempDir temp;
+  const auto warned = [](const std::string& directory) {
+    testing::internal::CaptureStderr();
+    EXPECT_FALSE(load_machine_limits(directory).has_value());
+    return testing::internal::GetCapturedStderr();
+  };
+  EXPECT_EQ(warned(temp.path()), "") << "that there is no file is nothing to be told";
+  const std::string path = save_machine_limits(kSample, temp.path());
+  local_file_system().write_file_atomically(path, "format: 2\n");
+  EXPECT_THAT(warned(temp.path()), testing::HasSubstr("warning " + path + " cannot be understood"));
+  local_file_system().remove_file(path);
+  local_file_system().make_directories(path);
+  EXPECT_THAT(warned(temp.path()), testing::HasSubstr("warning the machine's limits are not known: open file failed"));
+  const EnvironmentVariable home("HOME", std::nullopt), cache("XDG_CACHE_HOME", std::nullopt);
+  EXPECT_EQ(warned(""), "");
+  EXPECT_EQ(message_of([] { save_machine_limits(kSample); }),
+            "there is no folder to keep the machine's limits in; set XDG_CACHE_HOME or HOME to an absolute path");
 }
 
 }  // namespace

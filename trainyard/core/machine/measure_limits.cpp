@@ -11,6 +11,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/machine/machine_info.h"
 #include "trainyard/core/machine/machine_limits.h"
@@ -55,7 +56,7 @@ Rate rate_of(int threads, double seconds, const std::function<double(int)>& chun
       double work = 0, elapsed = 0;
       while (elapsed < seconds) {
         work += chunk(t);
-        elapsed = std::chrono::duration<double>(Clock::now() - begin).count();
+        elapsed = seconds_since(begin);
       }
       rates[static_cast<size_t>(t)] = {work / elapsed, (processor_seconds() - processor_begin) / elapsed};
     });

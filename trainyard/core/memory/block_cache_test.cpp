@@ -2,12 +2,14 @@
 
 #include <algorithm>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <string>
 #include <vector>
 
 #include <gtest/gtest.h>
 #include <sys/mman.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/random/random.h"
@@ -283,6 +285,53 @@ TEST(BlockCache, BlocksOfTheCacheCountInThePeak) {
   cache.free(large);
   EXPECT_EQ(cache.statistics().peak_used_bytes, small_bytes + large_bytes);
   EXPECT_EQ(cache.statistics().peak_held_bytes, small_bytes + large_bytes);
+}
+
+TEST(BlockCache, ALimitIsToldOnlyWhereThereIsOne) {
+  BlockCache unlimited(0), limited(1);
+  const auto message = [](BlockCache& cache) -> std::string {
+    try {
+      cache.allocate(size_t{1} << 60);
+    } catch (const Error& error) {
+      return error.what();
+    }
+    return "no error";
+  };
+  const std::string begin =
+      "out of memory for a block of 1152921504606846976 bytes (1099511627776.0 MiB): got 0.0 MiB used of 0.0 MiB "
+      "held, ";
+  const std::string without = message(unlimited), with = message(limited);
+  EXPECT_EQ(without.substr(0, begin.size()), begin);
+  EXPECT_EQ(without.find("limit "), without.rfind("limit ")) << without << ": only in the remedy";
+  EXPECT_EQ(with.substr(0, begin.size() + 15), begin + "limit 0.0 MiB, ") << with;
+}
+
+// Returns how many bytes this process has mapped.
+int64_t mapped_bytes() {
+  int64_t pages = 0;
+  std::ifstream("/proc/self/statm") >> pages;
+  return pages * ::sysconf(_SC_PAGESIZE);
+}
+
+// The part of a mapping that only serves to align it is given back at once, and the rest with the block.
+TEST(SystemMemory, LargeBlocksMapNoMoreThanTheyHold) {
+  static_cast<void>(mapped_bytes());  // takes the memory of reading
+  constexpr int kBlocks = 16;
+  constexpr size_t kBytes = 2 * kMiB + 5000;  // no whole pages
+  const int64_t before = mapped_bytes();
+  std::vector<void*> blocks;
+  blocks.reserve(kBlocks);
+  for (int i = 0; i < kBlocks; ++i) {
+    blocks.push_back(system_memory().take(kBytes, true));
+    ASSERT_NE(blocks.back(), nullptr);
+    EXPECT_EQ(reinterpret_cast<uintptr_t>(blocks.back()) % (2 * kMiB), 0U);
+    static_cast<char*>(blocks.back())[kBytes - 1] = 1;
+  }
+  const int64_t more = mapped_bytes() - before, expected = kBlocks * static_cast<int64_t>(2 * kMiB + 8192);
+  EXPECT_GE(more, expected - static_cast<int64_t>(kMiB));
+  EXPECT_LE(more, expected + static_cast<int64_t>(kMiB));
+  for (void* const block : blocks) system_memory().release(block, kBytes, true);
+  EXPECT_LE(mapped_bytes(), before + static_cast<int64_t>(kMiB));
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainyard/core/memory/cpu_allocator.h"
 
+#include <algorithm>
 #include <cstdlib>
 #include <fstream>
 #include <optional>
@@ -12,6 +13,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/system/cgroup.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/thread.h"
 
@@ -112,6 +114,16 @@ TEST_F(CpuAllocatorTest, TensorsMayOutliveMain) {
         std::exit(7);
       },
       testing::ExitedWithCode(7), "");
+}
+
+// What the program itself needs counts in the limit of its control group, too.
+TEST_F(CpuAllocatorTest, LeavesAnEighthOfTheControlGroupsLimitToTheProgram) {
+  install_cpu_allocator(uint64_t{123} << 20);
+  EXPECT_EQ(cpu_allocator_statistics().limit_bytes, uint64_t{123} << 20);
+  install_cpu_allocator();
+  const auto group = cgroup_limits().memory_bytes;
+  EXPECT_EQ(cpu_allocator_statistics().limit_bytes,
+            group ? *group - std::min<uint64_t>(*group / 8, uint64_t{512} << 20) : 0);
 }
 
 }  // namespace

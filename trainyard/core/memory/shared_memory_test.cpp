@@ -1,10 +1,14 @@
 #include "trainyard/core/memory/shared_memory.h"
 
 #include <algorithm>
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <fstream>
+#include <optional>
 #include <utility>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <sys/mman.h>
@@ -94,6 +98,55 @@ TEST(SharedMemory, AMovedOneHasNothingLeft) {
   EXPECT_EQ(first.data(), nullptr);  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(first.bytes(), 0U);
   EXPECT_EQ(first.descriptor(), -1);
+}
+
+TEST(SharedMemory, IsUnmappedAndClosedWithItsObject) {
+  constexpr size_t kBytes = size_t{64} << 20;
+  const size_t before = mapped_bytes();
+  int descriptor = -1;
+  {
+    const SharedMemory memory = SharedMemory::create(kBytes);
+    descriptor = memory.descriptor();
+    EXPECT_GE(mapped_bytes(), before + kBytes);
+    EXPECT_NE(::fcntl(descriptor, F_GETFD) & FD_CLOEXEC, 0);
+  }
+  EXPECT_LT(mapped_bytes(), before + kBytes / 2);
+  EXPECT_EQ(::fcntl(descriptor, F_GETFD), -1);
+}
+
+// A shell that a callback starts must not keep the memory of a process that has ended.
+TEST(SharedMemory, AChildDoesNotHaveIt) {
+  const SharedMemory memory = SharedMemory::create(4 * kPage);
+  memory.data()[0] = 1;
+  unsigned char resident = 0;
+  EXPECT_EQ(::mincore(memory.data(), kPage, &resident), 0);
+  const pid_t child = ::fork();
+  if (child == 0) ::_exit(::mincore(memory.data(), kPage, &resident) == -1 && errno == ENOMEM ? 0 : 1);
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
+}
+
+TEST(SharedMemory, MayBeAsLargeAsFilesMay) {
+  const pid_t child = ::fork();
+  if (child == 0) {
+    constexpr size_t kMost = size_t{1} << 20;
+    const rlimit both{.rlim_cur = kMost, .rlim_max = kMost};
+    if (::setrlimit(RLIMIT_FSIZE, &both) != 0) ::_exit(2);
+    if (code_of([] { SharedMemory::create(kMost); })) ::_exit(3);
+    const int free_before = ::dup(0);
+    ::close(free_before);
+    const std::optional<Error> error = error_of([] { SharedMemory::create(kMost + 1); });
+    const int free_after = ::dup(0);
+    if (!error || error->detail().where != "a limit of the size of files (ulimit -f)" ||
+        error->detail().actual != std::strerror(EFBIG)) {
+      ::_exit(4);
+    }
+    ::_exit(free_after == free_before ? 0 : 5);
+  }
+  int status = -1;
+  ::waitpid(child, &status, 0);
+  EXPECT_EQ(status, 0);
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trainyard/core/sockets/frame.h"
 
 #include <algorithm>
+#include <bit>
 #include <limits>
 
 #include <fmt/format.h>
@@ -79,6 +80,10 @@ BodyWriter& BodyWriter::number(int64_t value) {
   return *this;
 }
 
+BodyWriter& BodyWriter::real(double value) {
+  return number(std::bit_cast<int64_t>(value));
+}
+
 BodyWriter& BodyWriter::text(std::string_view value) {
   number(static_cast<int64_t>(value.size()));
   body_.append(value);
@@ -92,6 +97,10 @@ int64_t BodyReader::number() {
   const auto value = static_cast<int64_t>(load<uint64_t>(rest_));
   rest_.remove_prefix(sizeof(int64_t));
   return value;
+}
+
+double BodyReader::real() {
+  return std::bit_cast<double>(number());
 }
 
 std::string BodyReader::text() {

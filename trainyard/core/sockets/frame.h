@@ -47,6 +47,7 @@ class FrameReader {
 class BodyWriter {
  public:
   BodyWriter& number(int64_t value);         // 8 bytes, little endian
+  BodyWriter& real(double value);            // its bits, as a number
   BodyWriter& text(std::string_view value);  // its length as a number, then its bytes
   std::string take() { return std::move(body_); }
 
@@ -60,6 +61,7 @@ class BodyReader {
   explicit BodyReader(std::string_view body) : rest_(body) {}
 
   int64_t number();
+  double real();
   std::string text();
   // Throws kCorruptData when bytes are left.
   void end() const;

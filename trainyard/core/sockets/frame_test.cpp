@@ -71,10 +71,11 @@ TEST(Frame, KindZeroIsNoMessage) {
 TEST(Body, ComesBackAsItWasWritten) {
   const std::string text("a\0b", 3);
   const std::string body =
-      BodyWriter().number(-5).text(text).number(std::numeric_limits<int64_t>::min()).text("").take();
+      BodyWriter().number(-5).text(text).real(-0.1).number(std::numeric_limits<int64_t>::min()).text("").take();
   BodyReader reader(body);
   EXPECT_EQ(reader.number(), -5);
   EXPECT_EQ(reader.text(), text);
+  EXPECT_EQ(reader.real(), -0.1);
   EXPECT_EQ(reader.number(), std::numeric_limits<int64_t>::min());
   EXPECT_EQ(reader.text(), "");
   reader.end();

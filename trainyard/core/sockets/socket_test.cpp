@@ -4,14 +4,22 @@
 #include <cstring>
 #include <limits>
 #include <optional>
+#include <set>
 #include <string>
 #include <thread>
+#include <utility>
+#include <vector>
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <malloc.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <unistd.h>
 
+#include "trainyard/core/sockets/random_token.h"
 #include "trainyard/core/testing/error.h"
 
 namespace trainyard::core::socket_test {
@@ -195,6 +203,92 @@ TEST(Socket, TooManyOpenFilesAreAnErrorThatNamesTheLimit) {
                                               " files, as many as this process may open; raise the limit: ulimit -n");
   }
   EXPECT_TRUE(accept_from(listening)) << "the connection was kept";
+}
+
+// Short messages do not wait for longer ones, children that are started do not get the sockets, and no call waits.
+TEST(Socket, EachHasTheOptionsOfOurConnections) {
+  const Pair pair;
+  ASSERT_TRUE(pair.server);
+  const Socket once = *connect_once("127.0.0.1", port_of(pair.listening), milliseconds(5000));
+  for (const Socket* const socket : {&pair.client, &*pair.server, &once}) {
+    int on = 0;
+    socklen_t size = sizeof(on);
+    ASSERT_EQ(::getsockopt(socket->descriptor(), IPPROTO_TCP, TCP_NODELAY, &on, &size), 0);
+    EXPECT_NE(on, 0);
+  }
+  for (const Socket* const socket : {&pair.listening, &pair.client, &*pair.server}) {
+    EXPECT_NE(::fcntl(socket->descriptor(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(::fcntl(socket->descriptor(), F_GETFL) & O_NONBLOCK, 0);
+  }
+  int on = 0;
+  socklen_t size = sizeof(on);
+  ASSERT_EQ(::getsockopt(pair.listening.descriptor(), SOL_SOCKET, SO_REUSEADDR, &on, &size), 0);
+  EXPECT_NE(on, 0) << "a server that starts again gets its port";
+  ASSERT_TRUE(accept_from(pair.listening));
+  EXPECT_FALSE(accept_from(pair.listening)) << "there is no other, and it does not wait for one";
+}
+
+TEST(Socket, ClosesItsDescriptorOnce) {
+  const auto is_open = [](int descriptor) { return ::fcntl(descriptor, F_GETFD) != -1; };
+  Socket first = listen_at("127.0.0.1", 0), second = listen_at("127.0.0.1", 0);
+  const int one = first.descriptor(), two = second.descriptor();
+  first = std::move(second);
+  EXPECT_FALSE(is_open(one));
+  EXPECT_TRUE(is_open(two));
+  EXPECT_EQ(first.descriptor(), two);
+  EXPECT_FALSE(second.valid());  // NOLINT(bugprone-use-after-move)
+  EXPECT_EQ(first.release(), two);
+  EXPECT_FALSE(first.valid());
+  EXPECT_TRUE(is_open(two));
+  { const Socket last(two); }
+  EXPECT_FALSE(is_open(two));
+  EXPECT_FALSE(Socket().valid());
+}
+
+// A port whose queue is full drops what comes, so that neither an answer nor a refusal arrives.
+TEST(Socket, OneTryWaitsForAPortThatDoesNotAnswer) {
+  const Socket listening = listen_at("127.0.0.1", 0);
+  ASSERT_EQ(::listen(listening.descriptor(), 0), 0);
+  const uint16_t port = port_of(listening);
+  std::vector<Socket> queued;
+  bool full = false;
+  for (int i = 0; i < 8 && !full; ++i) {
+    std::optional<Socket> next = connect_once("127.0.0.1", port, milliseconds(50));
+    full = !next;
+    if (next) queued.push_back(std::move(*next));
+  }
+  ASSERT_TRUE(full);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_FALSE(connect_once("127.0.0.1", port, milliseconds(60)));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, milliseconds(50));
+}
+
+TEST(Socket, SaysWhichAddressIsWrong) {
+  const Socket first = listen_at("127.0.0.1", 0);
+  const uint16_t port = port_of(first);
+  EXPECT_EQ(message_of([&] { listen_at("127.0.0.1", port); }, ErrorCode::kIo),
+            "cannot listen: 127.0.0.1:" + std::to_string(port) + ": got " + std::strerror(EADDRINUSE));
+  const std::string unknown =
+      message_of([] { static_cast<void>(is_loopback("no such name.invalid")); }, ErrorCode::kIo);
+  EXPECT_TRUE(unknown.starts_with("an address cannot be resolved: no such name.invalid: got ")) << unknown;
+  EXPECT_TRUE(unknown.ends_with("; look whether the name is right, and known on this machine")) << unknown;
+  const uint16_t free = port_of(listen_at("127.0.0.1", 0));
+  EXPECT_EQ(message_of([&] { connect_to("127.0.0.1", free, milliseconds(1)); }, ErrorCode::kTimeout),
+            "no answer: 127.0.0.1:" + std::to_string(free));
+}
+
+TEST(RandomToken, Has32HexadecimalDigitsThatNoOtherHas) {
+  std::set<std::string> tokens;
+  for (int i = 0; i < 100; ++i) {
+    const std::string token = random_token();
+    EXPECT_EQ(token.size(), 32U);
+    EXPECT_EQ(token.find_first_not_of("0123456789abcdef"), std::string::npos) << token;
+    for (size_t part = 8; part < token.size(); part += 8) {
+      EXPECT_NE(token.substr(part, 8), token.substr(part - 8, 8)) << token;
+    }
+    tokens.insert(token);
+  }
+  EXPECT_EQ(tokens.size(), 100U);
 }
 
 }  // namespace

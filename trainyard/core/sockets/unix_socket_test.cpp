@@ -1,10 +1,14 @@
 #include "trainyard/core/sockets/unix_socket.h"
 
+#include <cerrno>
+#include <cstring>
 #include <string>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -111,6 +115,34 @@ TEST(UnixSocket, ANameMayHave100Bytes) {
   EXPECT_TRUE(connect_to_name(name));
   EXPECT_FALSE(connect_to_name(name.substr(0, 99)));
   EXPECT_FALSE(connect_to_name(name + "y")) << "101 bytes, which are not cut off";
+}
+
+TEST(UnixSocket, AMessageWithoutADescriptorHandsOverNothing) {
+  const Socket listening = listen_at_name(free_name());
+  EXPECT_FALSE(accept_from(listening)) << "nothing is there, and it does not wait";
+  const auto client = connect_to_name(free_name());
+  ASSERT_TRUE(client);
+  const auto server = accept_from(listening);
+  ASSERT_TRUE(server);
+  EXPECT_FALSE(receive_descriptor(*client)) << "nothing is sent yet";
+  ASSERT_EQ(::send(server->descriptor(), "x", 1, MSG_NOSIGNAL), 1);
+  EXPECT_FALSE(receive_descriptor(*client));
+  EXPECT_TRUE(send_descriptor(*server, listening.descriptor()));
+  const auto received = receive_descriptor(*client);
+  ASSERT_TRUE(received);
+  EXPECT_NE(received->descriptor(), listening.descriptor());
+  for (const Socket* const socket : {&listening, &*client, &*server, &*received}) {
+    EXPECT_NE(::fcntl(socket->descriptor(), F_GETFD) & FD_CLOEXEC, 0);
+    EXPECT_NE(::fcntl(socket->descriptor(), F_GETFL) & O_NONBLOCK, 0);
+  }
+}
+
+TEST(UnixSocket, SaysWhyItCannotListen) {
+  const Socket listening = listen_at_name(free_name());
+  EXPECT_EQ(message_of([] { listen_at_name(free_name()); }, ErrorCode::kIo),
+            "cannot listen at a name: " + free_name() + ": got " + std::strerror(EADDRINUSE));
+  EXPECT_EQ(message_of([] { listen_at_name(std::string(101, 'x')); }, ErrorCode::kIo),
+            "cannot listen at a name: " + std::string(101, 'x') + ": got a name of more than 100 bytes");
 }
 
 }  // namespace

@@ -59,7 +59,13 @@ TEST(CpuIsa, LimitHoldsForAll) {
   // What is kept for later runs, kernels that were measured among it, is kept apart.
   EXPECT_THAT(machine_kind(), HasSubstr(cpu_has_avx512() ? "avx512f true" : "avx512f false"));
   EXPECT_THAT(machine_kind(), HasSubstr(cpu_has_avx512_bf16() ? "avx512_bf16 true" : "avx512_bf16 false"));
-  EXPECT_THAT(describe_cpu_isa(), HasSubstr(cpu_has_avx512() ? "AVX-512" : "AVX2"));
+  const auto name_of = [](bool avx512, bool bf16) -> std::string {
+    return bf16 ? "AVX-512 with BF16" : avx512 ? "AVX-512" : "AVX2";
+  };
+  const std::string used = name_of(cpu_has_avx512(), cpu_has_avx512_bf16()),
+                    processor = name_of(has_avx512, __builtin_cpu_supports("avx512bf16") != 0);
+  const std::string limit = ", limited by TRAINYARD_MAX_CPU_ISA=" + given + " (the processor has " + processor + ")";
+  EXPECT_EQ(describe_cpu_isa(), used + (given.empty() || given == "auto" ? "" : limit));
   if (given == "avx2") {
     EXPECT_EQ(variable("ONEDNN_MAX_CPU_ISA"), "AVX2");
     EXPECT_EQ(variable("DNNL_MAX_CPU_ISA"), "AVX2");

@@ -73,5 +73,35 @@ TEST(Cpus, OnesAllowedAreOnline) {
   EXPECT_EQ(online_cpus(reading(server(2, 2, 2))), first(8));
 }
 
+TEST(CpuLists, HaveNumbersBelow65536) {
+  EXPECT_EQ(parse_cpu_number("0"), 0);
+  EXPECT_EQ(parse_cpu_number("65535"), 65535);
+  for (const char* wrong : {"65536", "-1", "", "1x", "99999999999"}) EXPECT_FALSE(parse_cpu_number(wrong)) << wrong;
+  EXPECT_EQ(parse_cpu_list("65534-65535"), (CpuList{65534, 65535}));
+  EXPECT_EQ(parse_cpu_list("7-7 \n"), CpuList{7});
+  EXPECT_EQ(format_cpu_list({4}), "4");
+  EXPECT_EQ(format_cpu_list({4, 5}), "4-5");
+  EXPECT_EQ(format_cpu_list({0, 2, 4}), "0,2,4");
+}
+
+// "-1" is the kernel's word for "unknown".
+TEST(CpuPositions, APackageThatIsUnknownIsTheFirst) {
+  SystemFiles files = server(1, 2, 1);
+  for (const char* cpu : {"0", "1"}) {
+    files[std::string("/sys/devices/system/cpu/cpu") + cpu + "/topology/physical_package_id"] = "-1\n";
+  }
+  EXPECT_THAT(cpu_positions(first(2), reading(files)), ElementsAre(FieldsAre(0, 0, 0, 0), FieldsAre(1, 0, 1, 0)));
+  files.erase("/sys/devices/system/cpu/cpu0/topology/core_id");
+  EXPECT_THAT(cpu_positions({1, 0}, reading(files)), ElementsAre(FieldsAre(1, 0, 0, 0), FieldsAre(0, 0, 1, 0)))
+      << "where the core of one CPU is unknown, each is a core, in the order given";
+}
+
+TEST(Cpus, TheFirstIsOnlineWhereTheSystemSaysNothing) {
+  EXPECT_EQ(online_cpus(reading({})), CpuList{0});
+  EXPECT_EQ(online_cpus(reading({{"/sys/devices/system/cpu/online", "x\n"}})), CpuList{0});
+  EXPECT_EQ(online_cpus(reading({{"/sys/devices/system/cpu/online", "\n"}})), CpuList{0});
+  EXPECT_EQ(online_cpus(reading({{"/sys/devices/system/cpu/online", "2,4-5\n"}})), (CpuList{2, 4, 5}));
+}
+
 }  // namespace
 }  // namespace trainyard::core::cpu_topology_test

@@ -142,5 +142,30 @@ TEST(Affinity, SaysWhichPartIsWrongAndWhatItMayBe) {
   }
 }
 
+// Two packages of one core of two CPUs each: the level of the cores tells nothing apart.
+TEST(Affinity, ALevelBetweenTwoOthersMayBeLeftOut) {
+  EXPECT_EQ(places("granularity=fine,compact", 2, 1, 2), "0 2 1 3");
+  EXPECT_EQ(places("granularity=fine,compact,1", 2, 1, 2), "0 1 2 3");
+  EXPECT_EQ(places("granularity=fine,scatter", 2, 1, 2), "0 1 2 3");
+  EXPECT_EQ(places("granularity=fine,scatter,1", 2, 1, 2), "0 2 1 3");
+  EXPECT_EQ(places("granularity=core,compact", 2, 1, 2), "0,2 1,3");
+  EXPECT_EQ(places("granularity=fine,compact", 1, 2, 2), "0 2 1 3");
+  EXPECT_EQ(places("granularity=fine,scatter", 1, 2, 2), "0 1 2 3");
+}
+
+TEST(Affinity, HasDefaults) {
+  const Affinity affinity = parse_affinity("scatter");
+  EXPECT_FALSE(affinity.verbose);
+  EXPECT_TRUE(affinity.respect);
+  EXPECT_EQ(affinity.type, Affinity::Type::kScatter);
+  EXPECT_EQ(affinity.granularity, Affinity::Granularity::kCore);
+  EXPECT_EQ(affinity.permute, 0);
+  EXPECT_EQ(affinity.offset, 0);
+  EXPECT_TRUE(affinity.places.empty());
+  EXPECT_TRUE(parse_affinity("warnings,norespect,respect,compact,1").respect);
+  EXPECT_EQ(parse_affinity("compact,3").permute, 3);
+  EXPECT_EQ(parse_affinity("compact,3").offset, 0);
+}
+
 }  // namespace
 }  // namespace trainyard::core::affinity_test

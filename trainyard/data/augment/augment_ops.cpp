@@ -45,24 +45,8 @@ void adjust_contrast(float factor, PlanarImage& image) {
   map_all(image, [&](int value) { return blend(static_cast<uint8_t>(value), mean, factor); });
 }
 
-// The blur weighs the middle 5, its neighbours 1. Pixels of the edge stay.
 void adjust_sharpness(float factor, PlanarImage& image) {
-  const int height = image.height, width = image.width;
-  if (height <= 2 || width <= 2) return;
-  const PooledVector<uint8_t> source = image.pixels;
-  for (int c = 0; c < 3; ++c) {
-    for (int y = 1; y < height - 1; ++y) {
-      const uint8_t* row = source.data() + c * image.plane() + static_cast<int64_t>(y) * width;
-      uint8_t* out = image.pixels.data() + (row - source.data());
-      for (int x = 1; x < width - 1; ++x) {
-        const int above = row[x - 1 - width] + row[x - width] + row[x + 1 - width];
-        const int below = row[x - 1 + width] + row[x + width] + row[x + 1 + width];
-        const int sum = above + below + row[x - 1] + 5 * row[x] + row[x + 1];
-        const int blurred = (2 * sum + 13) / 26;  // sum / 13, rounded
-        out[x] = blend(row[x], static_cast<float>(blurred), factor);
-      }
-    }
-  }
+  map_smoothed(image, [&](uint8_t value, int blurred) { return blend(value, static_cast<float>(blurred), factor); });
 }
 
 void stretch_contrast(PlanarImage& image) {

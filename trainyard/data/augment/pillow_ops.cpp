@@ -158,23 +158,8 @@ void blend_contrast(float factor, PlanarImage& image) {
   map_all(image, [&](int value) { return blend(mean, value, factor); });
 }
 
-// ImageFilter.SMOOTH weighs the middle 5, its neighbours 1. Pixels of the edge stay.
 void blend_sharpness(float factor, PlanarImage& image) {
-  const int height = image.height, width = image.width;
-  if (height <= 2 || width <= 2) return;
-  const PooledVector<uint8_t> source = image.pixels;
-  for (int c = 0; c < 3; ++c) {
-    for (int y = 1; y < height - 1; ++y) {
-      const uint8_t* row = source.data() + c * image.plane() + static_cast<int64_t>(y) * width;
-      uint8_t* out = image.pixels.data() + (row - source.data());
-      for (int x = 1; x < width - 1; ++x) {
-        const int above = row[x - 1 - width] + row[x - width] + row[x + 1 - width];
-        const int below = row[x - 1 + width] + row[x + width] + row[x + 1 + width];
-        const int sum = above + below + row[x - 1] + 5 * row[x] + row[x + 1];
-        out[x] = blend((2 * sum + 13) / 26, row[x], factor);  // sum / 13, rounded
-      }
-    }
-  }
+  map_smoothed(image, [&](uint8_t value, int blurred) { return blend(blurred, value, factor); });
 }
 
 void auto_contrast(PlanarImage& image) {

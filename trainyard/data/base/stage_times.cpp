@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
+
 namespace trainyard::data {
 namespace {
 
@@ -18,7 +20,7 @@ struct Clock {
   // Counts up to now, then for `next`; returns what it counted for.
   int change_to(int next) {
     const auto now = std::chrono::steady_clock::now();
-    if (stage != kNone) counted.seconds[stage] += std::chrono::duration<double>(now - since).count();
+    if (stage != kNone) counted.seconds[stage] += core::seconds_between(since, now);
     since = now;
     return std::exchange(stage, next);
   }

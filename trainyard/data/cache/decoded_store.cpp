@@ -1,6 +1,5 @@
 #include "trainyard/data/cache/decoded_store.h"
 
-#include <algorithm>
 #include <cstring>
 #include <random>
 #include <utility>
@@ -11,6 +10,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/data/datasets/file_walk.h"
 #include "trainyard/formats/containers/little_endian.h"
 
 namespace trainyard::data {
@@ -27,41 +27,22 @@ constexpr size_t kEntryBytes = 3 * 8 + 4 * 4;
 // image alone.
 constexpr uint32_t kBoxesHaveLabels = uint32_t{1} << 31, kBoxesAreTurned = uint32_t{1} << 30;
 
-struct Files {
-  uint64_t count = 0, bytes = 0, hash = core::stable_hash("");
+// Hashes names, sizes and times, and folders by their names alone.
+class Identity : public FileVisitor {
+ public:
+  void visit(const std::string& name, const core::FileInfo& info) override {
+    hash_ = core::stable_hash(fmt::format("{} {} {}\n", core::base_name(name), info.is_directory ? 0 : info.size,
+                                          info.is_directory ? 0 : info.modified_ns),
+                              hash_);
+    if (info.is_directory) return;
+    ++count_;
+    bytes_ += info.size;
+  }
+  std::string text() const { return fmt::format("{} files, {} bytes, {:016x}", count_, bytes_, hash_); }
+
+ private:
+  uint64_t count_ = 0, bytes_ = 0, hash_ = core::stable_hash("");
 };
-
-// The folders that lead to the one that is listed, itself the last.
-using OpenFolders = std::vector<core::FileInfo>;
-
-void add_folder(core::FileSystem& files, const std::string& folder, OpenFolders& open, Files& all);
-
-void add_path(core::FileSystem& files, const std::string& path, OpenFolders& open, Files& all) {
-  core::FileInfo info;
-  try {
-    info = files.info(path);
-  } catch (const Error& error) {
-    if (error.code() != ErrorCode::kNotFound) throw;
-    return;  // a dangling link: the reader of its target reports it
-  }
-  all.hash = core::stable_hash(fmt::format("{} {} {}\n", core::base_name(path), info.is_directory ? 0 : info.size,
-                                           info.is_directory ? 0 : info.modified_ns),
-                               all.hash);
-  if (info.is_directory) {
-    // A link to a folder that it lies in has no other files, and no end.
-    if (std::find(open.begin(), open.end(), info) != open.end()) return;
-    open.push_back(info);
-    add_folder(files, path, open, all);
-    open.pop_back();
-  } else {
-    ++all.count;
-    all.bytes += info.size;
-  }
-}
-
-void add_folder(core::FileSystem& files, const std::string& folder, OpenFolders& open, Files& all) {
-  for (const std::string& name : files.list(folder)) add_path(files, core::join_path(folder, name), open, all);
-}
 
 // Another one than any other run's: in containers, on several machines, runs have the same process number.
 std::string segment_name() {
@@ -76,13 +57,9 @@ std::string_view pixels_of(const Image& image) {
 }  // namespace
 
 std::string identity_of_files(core::FileSystem& files, const std::vector<std::string>& paths) {
-  Files all;
-  for (const std::string& path : paths) {
-    // A folder may be known by another name elsewhere.
-    OpenFolders open = {files.info(path)};
-    open.front().is_directory ? add_folder(files, path, open, all) : add_path(files, path, open, all);
-  }
-  return fmt::format("{} files, {} bytes, {:016x}", all.count, all.bytes, all.hash);
+  Identity identity;
+  for (const std::string& path : paths) walk_files(files, path, identity);
+  return identity.text();
 }
 
 struct DecodedStore::Entry {

@@ -15,6 +15,7 @@
 #include <ATen/ops/empty.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/work_count.h"
 #include "trainyard/core/random/random.h"
@@ -192,7 +193,7 @@ class Pipeline::Workers {
     std::unique_lock lock(mutex_);
     start_threads();
     ready_.wait(lock, [&] { return stopped_ || (ring_.empty() ? exhausted(open_at_) : ring_.front()->complete()); });
-    waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    waited_ += core::seconds_since(start);
     if (stopped_) throw Error(ErrorCode::kCancelled, "input pipeline was stopped");
     if (ring_.empty()) return {};
     for (const BatchSlot& slot : ring_.front()->slots) tally_.add(slot.bad);

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/sources/source_options.h"
 
@@ -35,7 +36,7 @@ std::vector<Batch> FunctionSource::next() {
     position_ = {position_.epoch + 1, 0};
   }
   for (Batch& batch : batches) batch.after = position_;
-  waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  waited_seconds_ += core::seconds_since(begin);
   return batches;
 }
 

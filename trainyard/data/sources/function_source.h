@@ -120,9 +120,12 @@ class GeneratorSource : public SourceDecorator {
   ~GeneratorSource() override;
 
   std::vector<Batch> next() override { return source()->next(); }
+  // Returns whether the next epoch's generator continues where one ends.
+  [[nodiscard]] bool repeats() const { return repeats_; }
 
  private:
   class Worker;
+  bool repeats_;
 };
 
 }  // namespace trainyard::data

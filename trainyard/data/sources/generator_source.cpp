@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/function_source.h"
@@ -41,7 +42,7 @@ class GeneratorSource::Worker final : public BatchSource {
     std::unique_lock lock(mutex_);
     start_thread();
     made_.wait(lock, [&] { return stopped_ || ended_ || queue_.size() >= wanted; });
-    waited_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+    waited_ += core::seconds_since(begin);
     if (stopped_) throw Error(ErrorCode::kCancelled, "a source of generated batches was stopped");
     if (error_ && queue_.size() < wanted) std::rethrow_exception(error_);
     if (queue_.empty()) return {};
@@ -188,7 +189,7 @@ class GeneratorSource::Worker final : public BatchSource {
 };
 
 GeneratorSource::GeneratorSource(MakeGenerator make, const GeneratorSourceOptions& options)
-    : SourceDecorator(std::make_shared<Worker>(std::move(make), options)) {}
+    : SourceDecorator(std::make_shared<Worker>(std::move(make), options)), repeats_(options.repeat) {}
 GeneratorSource::~GeneratorSource() = default;
 
 }  // namespace trainyard::data

@@ -8,6 +8,7 @@
 #include <ATen/ops/tensor.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/data/pipeline/sample_sequence.h"
 #include "trainyard/data/sources/source_options.h"
@@ -94,7 +95,7 @@ std::vector<Batch> TensorSource::next() {
   position_ =
       refills ? sequence_->advanced(position_, taken) : of_next_batch({position_.epoch, position_.offset + taken});
   for (Batch& batch : batches) batch.after = position_;
-  waited_seconds_ += std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  waited_seconds_ += core::seconds_since(begin);
   return batches;
 }
 

@@ -222,7 +222,7 @@ void write_cifar_binary(const Dataset& dataset, Subset subset, const ConvertOpti
 
 // Without them, a reader takes the classes for CIFAR-10's own.
 void list_cifar_names(const ConvertOptions& options, const std::string& directory, const ConvertedClasses& classes) {
-  std::vector<std::string> names = classes.folder_names();
+  std::vector<std::string> names = classes.names_or_numbers();
   if (names.size() > formats::kCifar10Classes) names.resize(formats::kCifar10Classes);
   options.files->write_file_atomically(core::join_path(directory, kCifar10NamesFile), encode_class_names(names));
 }

@@ -188,6 +188,27 @@ TEST_F(ConvertDataset, CifarsBatchesHoldTurnedImages) {
   }
 }
 
+// They are lines of a file, and need not be what a folder can be called.
+TEST_F(ConvertDataset, CifarsBatchesHaveTheNamesOfTheClasses) {
+  files_.make_directories(temp_.file("from"));
+  formats::TfRecordWriter writer(files_.open_write(temp_.file("from/train-00000-of-00001")));
+  const std::vector<std::string> names = {"and/or", ".net", "crane", "crane", ""};
+  for (int64_t i = 0; i < std::ssize(names); ++i) {
+    formats::ExampleBuilder example;
+    example.add_bytes(formats::kImageEncoded, jpeg(i));
+    example.add_int64(formats::kImageClassLabel, 1 + i);
+    if (const std::string& name = names[static_cast<size_t>(i)]; !name.empty()) {
+      example.add_bytes(formats::kImageClassText, name);
+    }
+    writer.write(example.build());
+  }
+  writer.close();
+  convert("cifar_binary");
+  EXPECT_EQ(files_.read_file(temp_.file("cifar_binary/batches.meta.txt")), "and/or\n.net\ncrane\ncrane\n00004\n");
+  EXPECT_THAT(datasets().get("cifar10")({.directory = temp_.file("cifar_binary")})->label_names(),
+              ElementsAre("and/or", ".net", "crane", "crane", "00004"));
+}
+
 // The eleventh class has no image at first.
 TEST_F(ConvertDataset, CifarsBatchesHoldTenClasses) {
   for (int i = 0; i < 10; ++i) write(fmt::format("from/train/{:02}/1.jpg", i), jpeg(i));

@@ -73,6 +73,14 @@ std::vector<std::string> ConvertedClasses::names() const {
   return names;
 }
 
+std::vector<std::string> ConvertedClasses::names_or_numbers() const {
+  std::vector<std::string> names = by_number();
+  for (size_t label = 0; label < names.size(); ++label) {
+    if (names[label].empty()) names[label] = number_name(static_cast<int64_t>(label));
+  }
+  return names;
+}
+
 std::vector<std::string> ConvertedClasses::folder_names() const {
   const std::vector<std::string> names = by_number();
   std::vector<std::string> folders;

@@ -26,6 +26,9 @@ class ConvertedClasses {
   // or labels between those that were added have none.
   [[nodiscard]] std::vector<std::string> names() const;
 
+  // Returns the names of all classes; one without a name has its number, "00012".
+  [[nodiscard]] std::vector<std::string> names_or_numbers() const;
+
   // Returns different names of all classes that are valid as folder names. A class without a name has its number,
   // "00012". A '/' becomes '_', as does a dot in front; a name that another class has, too, gets its number appended.
   [[nodiscard]] std::vector<std::string> folder_names() const;

@@ -75,5 +75,18 @@ TEST_F(IndexShards, AFolderWithoutShardsIsAnError) {
   EXPECT_FALSE(files_.exists(temp_.file("idx")));
 }
 
+// A writer of more shards than samples leaves some empty.
+TEST_F(IndexShards, AnEmptyShardHasAnEmptyIndex) {
+  write_records("train-00000-of-00003", 0);
+  write_records("train-00001-of-00003", 2);
+  write_records("train-00002-of-00003", 0);
+  const IndexedShards written = write_index_files(temp_.path());
+  EXPECT_EQ(written.shards, 3);
+  EXPECT_EQ(written.records, 2);
+  EXPECT_EQ(files_.read_file(temp_.file("idx/train-00000-of-00003.idx")), "");
+  EXPECT_EQ(records_in("idx/train-00000-of-00003.idx"), 0U);
+  EXPECT_EQ(records_in("idx/train-00001-of-00003.idx"), 2U);
+}
+
 }  // namespace
 }  // namespace trainyard::data::index_shards_test

@@ -329,5 +329,83 @@ TEST(Pickle, EachInstructionGivesItsValue) {
   EXPECT_EQ(numbers("]K\5a"), std::vector<int64_t>{5});
 }
 
+TEST(Pickle, SaysWhichInstructionIsWrong) {
+  const std::string other = "pickle holds another value than its instruction works on", dtype = "cnumpy\ndtype\n";
+  const struct {
+    std::string program;  // behind the protocol's two bytes
+    int offset;
+    std::string problem, detail;
+  } cases[] = {{".", 2, "pickle takes a value that is not there", ""},
+               {"K\1", 4, "pickle ends within an instruction", ": expected 1 further bytes, got 0"},
+               {"NM\1", 3, "pickle ends within an instruction", ": expected 2 further bytes, got 1"},
+               {"cnumpy", 2, "pickle ends within a name", ""},
+               {"t.", 2, "pickle refers to a mark that is not there", ""},
+               {"}(K\1u.", 6, "pickle gives a key without a value", ""},
+               {"h\0."s, 2, "pickle refers to a value that it has not kept", ""},
+               {"cnumpy\nndarray\n)R.", 18, "pickle calls a function as no CIFAR-10 batch does", ""},
+               {"c_codecs\nencode\nX\3\0\0\0\xe2\x82\xacX\6\0\0\0latin1\x86R."s, 38,
+                "pickle holds text that is not Latin-1", ""},
+               {"])b.", 4, "pickle gives state to a value that is no array in C order", ""},
+               {"]K\1b.", 5, other, ": expected a tuple of state"},
+               {"K\1)R.", 5, other, ": expected a function"},
+               {dtype + "]R.", 16, other, ": expected a tuple of arguments"},
+               {"K\1K\1\x93.", 6, other, ": expected a function's name"},
+               {"K\1U\1a\x93.", 7, other, ": expected a module's name"},
+               {"cos\nsystem\n.", 2, "pickle refers to code that no CIFAR-10 batch needs",
+                ": expected data alone, got os.system"},
+               {"NQ.", 3, "pickle has an instruction that no CIFAR-10 batch needs", ": got opcode 0x51 ('Q')"}};
+  for (const auto& each : cases) {
+    EXPECT_EQ(std::string(error_of("\x80\x02" + each.program).what()),
+              each.problem + ": offset " + std::to_string(each.offset) + each.detail +
+                  "; use a batch file of CIFAR-10 as it is published");
+  }
+}
+
+TEST(Pickle, SaysWhatIsWrongWithAnArray) {
+  // numpy.core.numeric._frombuffer(bytes, dtype, shape, 'C')
+  const auto said = [](const std::string& bytes, const std::string& type, const std::string& shape) {
+    const core::Error error = error_of(
+        "\x80\x02"
+        "cnumpy.core.numeric\n_frombuffer\n(" +
+        bytes + type + shape + "U\1CtR.");
+    return error.detail().problem + "|" + error.detail().expected + "|" + error.detail().actual;
+  };
+  const auto dtype = [](const std::string& name) { return "cnumpy\ndtype\nU\2" + name + "\x85R"; };
+  EXPECT_EQ(said("U\2xy", dtype("f4"), "K\2\x85"), "pickle holds an array of another type|uint8|f4");
+  EXPECT_EQ(said("U\2xy", "N", "K\2\x85"), "pickle holds an array of another type|uint8|");
+  EXPECT_EQ(said("U\2xy", dtype("u1"), "K\3\x85"), "pickle holds an array whose shape and bytes disagree|3 bytes|2");
+  EXPECT_EQ(said("U\2xy", dtype("u1"), "K\2K\2\x86"), "pickle holds an array whose shape and bytes disagree|4 bytes|2");
+  EXPECT_EQ(said("U\2xy", dtype("u1"), "J\xff\xff\xff\xff\x85"), "pickle holds an array of an impossible shape||");
+  EXPECT_EQ(said("U\2xy", dtype("u1"), "N\x85"), "pickle holds an array of an impossible shape||");
+  EXPECT_EQ(said("U\2xy", dtype("u1"), "N"), "pickle holds a malformed array||");
+  EXPECT_EQ(said("N", dtype("u1"), "K\2\x85"), "pickle holds a malformed array||");
+}
+
+TEST(Pickle, SaysWhatAStateDictNeeds) {
+  const auto said = [](const std::string& program) {
+    const std::string content = "\x80\x02" + program;
+    return core::message_of([&] { Pickle::parse(content, PickleVocabulary::kTorchStateDict); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string remedy = "; save the state dict alone: torch.save(model.state_dict(), path)",
+                    no_storage = "pickle refers to something beside it that is no storage: offset ";
+  EXPECT_EQ(said(")Q."), no_storage + "3" + remedy);
+  EXPECT_EQ(said("N\x85Q."), no_storage + "4" + remedy);
+  EXPECT_EQ(said("U\6module\x85Q."), no_storage + "11" + remedy);
+  EXPECT_EQ(said("U\7storage\x85Q."), "no error");
+  EXPECT_EQ(said("NQ."),
+            "pickle holds another value than its instruction works on: offset 3: expected a tuple" + remedy);
+  EXPECT_EQ(said("NP."),
+            "pickle has an instruction that no state dict needs: offset 3: got opcode 0x50 ('P')" + remedy);
+  EXPECT_EQ(said("cnumpy\ndtype\n."),
+            "pickle refers to code that no state dict needs: offset 2: expected data alone, "
+            "got numpy.dtype" +
+                remedy);
+  EXPECT_EQ(said("ccollections\nOrderedDict\nN\x85R."),
+            "pickle calls a function as no state dict does: offset 29" + remedy);
+  EXPECT_EQ(said("ctorch._utils\n_rebuild_parameter\nN\x85R."),
+            "pickle calls a function as no state dict does: offset 37" + remedy);
+}
+
 }  // namespace
 }  // namespace trainyard::formats::pickle_test

@@ -275,5 +275,21 @@ TEST(Tar, ACheckedHeaderSaysWhatItHasNow) {
   EXPECT_EQ(checked(damaged, 4), changed + "4 bytes, got no header" + remedy);
 }
 
+TEST(Tar, SizesOfMoreThan64BitsAreNone) {
+  const std::string good = written({{"a.jpg", "12345"}});
+  const auto with_size = [&](const std::string& size) {
+    std::string archive = good;
+    set_size(archive, 0, size);
+    return message(archive);
+  };
+  const std::string begin = "file in the archive is longer than the rest of it: memory at offset 0: expected ",
+                    end = fmt::format(", got {}; copy or write the archive again", good.size() - 512);
+  EXPECT_EQ(with_size("\x80\0\0\0"s + std::string(8, '\xff')), begin + "18446744073709551615 bytes" + end);
+  EXPECT_EQ(with_size("\x80\0\0"s + std::string(9, '\xff')), begin + "a size" + end);
+  EXPECT_EQ(with_size("\xff"s + std::string(11, '\0')), begin + "a size" + end);
+  EXPECT_EQ(with_size(std::string(12, ' ')), begin + "a size" + end);
+  EXPECT_EQ(with_size("  000000005 "), "no error");
+}
+
 }  // namespace
 }  // namespace trainyard::formats::tar_test

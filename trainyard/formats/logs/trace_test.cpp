@@ -163,5 +163,28 @@ TEST(StepStats, WritesAFileForTensorBoard) {
   EXPECT_NE(text.find("all_start_micros: 1700000000000002\n    op_end_rel_micros: 7\n"), std::string::npos);
 }
 
+TEST(ChromeTrace, WritesEachEventWhole) {
+  const Json expected = Json::parse(R"({
+    "traceEvents": [
+      {"name": "process_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "trainyard"}},
+      {"name": "process_name", "ph": "M", "pid": 2, "tid": 0, "args": {"name": "GPU:1"}},
+      {"name": "process_name", "ph": "M", "pid": 3, "tid": 0, "args": {"name": "GPU:0"}},
+      {"name": "thread_name", "ph": "M", "pid": 1, "tid": 0, "args": {"name": "replica 0"}},
+      {"name": "thread_sort_index", "ph": "M", "pid": 1, "tid": 0, "args": {"sort_index": 0}},
+      {"name": "thread_name", "ph": "M", "pid": 2, "tid": 1, "args": {"name": "stream:7"}},
+      {"name": "thread_sort_index", "ph": "M", "pid": 2, "tid": 1, "args": {"sort_index": 1}},
+      {"name": "thread_name", "ph": "M", "pid": 2, "tid": 2, "args": {"name": "stream:8"}},
+      {"name": "thread_sort_index", "ph": "M", "pid": 2, "tid": 2, "args": {"sort_index": 2}},
+      {"name": "thread_name", "ph": "M", "pid": 3, "tid": 3, "args": {"name": "stream:7"}},
+      {"name": "thread_sort_index", "ph": "M", "pid": 3, "tid": 3, "args": {"sort_index": 3}},
+      {"name": "conv", "cat": "forward", "ph": "X", "pid": 1, "tid": 0, "ts": 1.0, "dur": 0.5, "args": {}},
+      {"name": "gemm", "cat": "kernel", "ph": "X", "pid": 2, "tid": 1, "ts": 2.0, "dur": 9.0, "args": {}},
+      {"name": "launch", "cat": "flow", "ph": "s", "id": 0, "pid": 1, "tid": 0, "bp": "e", "ts": 1.2},
+      {"name": "launch", "cat": "flow", "ph": "f", "id": 0, "pid": 2, "tid": 1, "bp": "e", "ts": 2.0}],
+    "displayTimeUnit": "ms",
+    "otherData": {"start": "1970-01-01T00:00:00Z", "device": "fake \"1\""}})");
+  EXPECT_EQ(Json::parse(chrome_trace(device_trace())), expected);
+}
+
 }  // namespace
 }  // namespace trainyard::formats::trace_test

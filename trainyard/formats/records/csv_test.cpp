@@ -61,5 +61,24 @@ TEST(Csv, RefusesWhatIsNoTable) {
   refused(std::string_view("a,b\n\0,2\n", 8), "null byte", "line 2");
 }
 
+TEST(Csv, SaysWhatIsWrongAndInWhichLine) {
+  using std::string_literals::operator""s;
+  const struct {
+    std::string text, problem, place;
+  } cases[] = {
+      {"a,b\n\"c,d\n", "a quoted field does not end", "2: expected a closing quote"},
+      {"a,b\nc\"d,e\n", "a quote within a field that does not begin with one", "2: expected the field in quotes"},
+      {"a,b\n\nc\0d"s, "a null byte in a table", "3: expected text"},
+      {"a,b\n\"c\n\0\",d"s, "a null byte in a table", "2: expected text"},
+      {"\"a\nb\"c", "text behind a quoted field", "1: expected a comma or the end of the line, got 'c'"},
+      {"a,b\n1,2,3\n", "a row of another number of fields than the first one", "2: expected 2, got 3"},
+      {"a,b\n\"1\n\",2\n\n3\n", "a row of another number of fields than the first one", "5: expected 2, got 1"}};
+  for (const auto& each : cases) {
+    EXPECT_EQ(core::message_of([&] { rows_of(each.text); }, ErrorCode::kCorruptData),
+              each.problem + ": table.csv, line " + each.place +
+                  "; write the table with a program that quotes fields as RFC 4180 says");
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::formats::csv_test

@@ -249,5 +249,36 @@ TEST(TfExample, SaysHowManyValuesThereAre) {
                 remedy);
 }
 
+TEST(TfExample, SaysOfWhichKindAFeatureIs) {
+  ExampleBuilder builder;
+  builder.add_bytes("bytes", "x");
+  builder.add_floats("floats", std::vector<float>{0.5F});
+  builder.add_int64("integers", 5);
+  std::string record = builder.build();
+  {
+    protozero::pbf_writer message(record);  // is added to what is there
+    protozero::pbf_writer features(message, 1);
+    protozero::pbf_writer entry(features, 1);
+    entry.add_string(1, "none");
+  }
+  core::Result<ExampleView> example = ExampleView::parse(record);
+  const ExampleView& view = example.value();
+  EXPECT_TRUE(view.has("none"));
+  const auto said = [](const std::function<void()>& read) {
+    return core::message_of(read, core::ErrorCode::kCorruptData);
+  };
+  const auto problem = [](const std::string& name, const std::string& expected, const std::string& actual) {
+    return "tf.Example does not follow its schema: feature " + name + ": expected " + expected + ", got " + actual +
+           "; check that the data set is the one that was meant";
+  };
+  const std::string bytes = "a list of bytes", floats = "a list of floats", integers = "a list of int64";
+  EXPECT_EQ(said([&] { view.bytes("none").value(); }), problem("none", bytes, "an empty feature"));
+  EXPECT_EQ(said([&] { view.int64_list("none").value(); }), problem("none", integers, "an empty feature"));
+  EXPECT_EQ(said([&] { view.float_list("nothing").value(); }), problem("nothing", floats, "no such feature"));
+  EXPECT_EQ(said([&] { view.int64("bytes").value(); }), problem("bytes", integers, bytes));
+  EXPECT_EQ(said([&] { view.bytes_list("floats").value(); }), problem("floats", bytes, floats));
+  EXPECT_EQ(said([&] { view.float32("integers").value(); }), problem("integers", floats, integers));
+}
+
 }  // namespace
 }  // namespace trainyard::formats::tf_example_test

@@ -105,6 +105,28 @@ void write_attribute(hid_t owner, const std::string& name, const Hdf5Attribute& 
   if (!texts.empty()) checked(H5Awrite(stored.get(), type.get(), bytes.data()), "attribute " + name);
 }
 
+bool is_group(hid_t place, const std::string& name) {
+  const hid_t opened = H5Gopen2(place, name.c_str(), H5P_DEFAULT);
+  if (opened < 0) return false;
+  H5Gclose(opened);
+  return true;
+}
+
+// Throws where something has the name already, or where a part of it, which must be a group, is a dataset.
+void require_free_name(hid_t place, const std::string& kind, const std::string& name) {
+  for (size_t end = name.find('/');; end = name.find('/', end + 1)) {
+    const std::string part = name.substr(0, end);
+    if (H5Lexists(place, part.c_str(), H5P_DEFAULT) <= 0) return;
+    const bool taken = end == std::string::npos, groups = is_group(place, part);
+    if (!taken && groups) continue;
+    throw Error(ErrorCode::kInvalidArgument,
+                {.problem = taken ? "a name is there twice in an HDF5 file" : "a dataset of HDF5 holds no others",
+                 .where = kind + " " + name,
+                 .actual = fmt::format("a {} {}", groups ? "group" : "dataset", part),
+                 .remedy = "give one of the two another name"});
+  }
+}
+
 void write_dataset(hid_t group, const Hdf5Dataset& dataset) {
   const std::vector<float> values = dataset.values();
   const int64_t expected = std::accumulate(dataset.shape.begin(), dataset.shape.end(), int64_t{1}, std::multiplies<>());
@@ -114,6 +136,7 @@ void write_dataset(hid_t group, const Hdf5Dataset& dataset) {
                                                           .expected = fmt::format("{} numbers", expected),
                                                           .actual = fmt::format("{}", values.size())});
   }
+  require_free_name(group, "dataset", dataset.name);
   const std::vector<hsize_t> shape(dataset.shape.begin(), dataset.shape.end());
   const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose, dataset.name);
   checked(H5Pset_create_intermediate_group(links.get(), 1), dataset.name);
@@ -130,6 +153,7 @@ void write_group(hid_t place, const Hdf5Group& group) {
   for (const auto& [name, attribute] : group.attributes) write_attribute(place, name, attribute);
   for (const Hdf5Dataset& dataset : group.datasets) write_dataset(place, dataset);
   for (const Hdf5Group& child : group.groups) {
+    require_free_name(place, "group", child.name);
     const Handle links(H5Pcreate(H5P_LINK_CREATE), H5Pclose, child.name);
     checked(H5Pset_create_intermediate_group(links.get(), 1), child.name);
     const Handle handle(H5Gcreate2(place, child.name.c_str(), links.get(), H5P_DEFAULT, H5P_DEFAULT), H5Gclose,

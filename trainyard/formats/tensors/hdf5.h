@@ -37,8 +37,9 @@ struct Hdf5Group {
 };
 
 // Returns the content of the file. The same tree gives the same bytes. Any thread may call it, but only one at a time,
-// because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape, and kInternal
-// with libhdf5's message for what it rejects: duplicate names, arrays of texts of more than 64 KiB.
+// because libhdf5 has state of its own. Throws kInvalidArgument for numbers that do not fit their shape and for names
+// that are there twice or lie in a dataset, and kInternal with libhdf5's message for what it rejects: arrays of texts
+// of more than 64 KiB.
 [[nodiscard]] std::string encode_hdf5(const Hdf5Group& root);
 
 // Writes encode_hdf5() into a file atomically.

@@ -233,5 +233,41 @@ TEST(Npy, HeadersHaveAtMost64KiB) {
   EXPECT_THAT(problem(65537), core::Says("too long: memory at offset 8: expected at most 65536 bytes, got 65537"));
 }
 
+TEST(Npy, SaysWhatAHeaderLacksAndWhere) {
+  const std::string whole = "{'descr': '|u1', 'fortran_order': False, 'shape': ()} x", part = "{'descr': '|u1'}";
+  const struct {
+    std::string header;
+    size_t place;
+    std::string expected, got;
+  } cases[] = {{"{'other': (1,)}", 9, "a key of descr, fortran_order and shape", "\" (1,)}\""},
+               {"{'descr", 2, "a string's end", "\"descr\""},
+               {"{'descr' 1", 9, "':'", "\"1\""},
+               {"{'fortran_order': yes}", 18, "True or False", "\"yes}\""},
+               {"{'shape': 1}", 10, "'('", "\"1}\""},
+               {"{'shape': (x,)}", 11, "a size that is not negative", "\"x,)}\""},
+               {"{'shape': (-1,)}", 11, "a size that is not negative", "\"-1,)}\""},
+               {"{'shape': (1 2)}", 13, "')'", "\"2)}\""},
+               {"{'shape': (1", 12, "')'", "its end"},
+               {"{'a\tb': 1" + std::string(20, 'x'), 7, "a key of descr, fortran_order and shape",
+                "\" 1" + std::string(18, 'x') + "\""},
+               {"\t{}", 0, "'{'", "\"?{}\""},
+               {whole, whole.size() - 1, "the end of the header", "\"x\""},
+               {part, part.size(), "descr, fortran_order and shape", "its end"}};
+  for (const auto& each : cases) {
+    EXPECT_EQ(core::message_of([&] { read_content(file_of(each.header, "")); }, core::ErrorCode::kCorruptData),
+              fmt::format("header of the array is malformed: memory at offset {}: expected {}, got {}; write the file "
+                          "again with numpy.save",
+                          10 + each.place, each.expected, each.got));
+  }
+}
+
+TEST(Npy, TypesHaveTheNamesAndCodesOfNumPy) {
+  std::string text;
+  for (const NpyType type : {NpyType::kUint8, NpyType::kInt64, NpyType::kFloat32, NpyType::kFloat64}) {
+    text += fmt::format("{} {} {}\n", npy_type_name(type), npy_type_code(type), npy_type_bytes(type));
+  }
+  EXPECT_EQ(text, "uint8 |u1 1\nint64 <i8 8\nfloat32 <f4 4\nfloat64 <f8 8\n");
+}
+
 }  // namespace
 }  // namespace trainyard::formats::npy_test

@@ -78,5 +78,11 @@ TEST(Snappy, AnswersDamageWithAnError) {
   });
 }
 
+TEST(Snappy, BytesExpandToAtMost22TimesAsMany) {
+  const std::string malformed = "error: compressed bytes are malformed: ", four = "\x0cwxyz";
+  EXPECT_EQ(plain(varint_of(7 * 22) + four), malformed + "fewer bytes than the length says");
+  EXPECT_EQ(plain(varint_of(7 * 22 + 1) + four), malformed + "7 bytes cannot expand to 155");
+}
+
 }  // namespace
 }  // namespace trainyard::formats::snappy_test

@@ -95,19 +95,36 @@ void for_each_element(const StoredTensor& tensor, const Use& use) {
   }
 }
 
-// What training in parallel and compiling put in front of all names; either may be inside the other.
+// Takes `wrapper` from the front of all names, and returns true, where all begin with it.
+bool drop_wrapper(std::string_view wrapper, std::vector<StoredTensor>& tensors) {
+  const auto has_it = [&](const StoredTensor& tensor) { return tensor.name.starts_with(wrapper); };
+  if (tensors.empty() || !std::all_of(tensors.begin(), tensors.end(), has_it)) return false;
+  for (StoredTensor& tensor : tensors) tensor.name.erase(0, wrapper.size());
+  return true;
+}
+
+// What training in parallel, averaging and compiling put in front of all names, whichever is inside the other.
 void drop_wrappers(std::vector<StoredTensor>& tensors) {
   constexpr std::string_view kParallel = "module.", kCompiled = "_orig_mod.", kAverages = "n_averaged";
+  constexpr int kMostLevels = 4;  // averaged, parallel, and compiled within and around
   // PyTorch's AveragedModel has a count next to the model, which it calls as data-parallel training does.
   const auto is_count = [&](const StoredTensor& tensor) { return tensor.name == kAverages; };
   const auto is_averaged = [&](const StoredTensor& tensor) {
     return is_count(tensor) || tensor.name.starts_with(kParallel);
   };
-  if (tensors.size() > 1 && std::all_of(tensors.begin(), tensors.end(), is_averaged)) std::erase_if(tensors, is_count);
-  for (const std::string_view wrapper : {kCompiled, kParallel, kCompiled}) {
-    const auto has_it = [&](const StoredTensor& tensor) { return tensor.name.starts_with(wrapper); };
-    if (!std::all_of(tensors.begin(), tensors.end(), has_it)) continue;
-    for (StoredTensor& tensor : tensors) tensor.name.erase(0, wrapper.size());
+  bool is_parallel = false;  // once: a part of the model may have this name, too
+  for (int level = 0; level < kMostLevels; ++level) {
+    if (drop_wrapper(kCompiled, tensors)) continue;
+    const bool averaged = std::any_of(tensors.begin(), tensors.end(), is_count) && tensors.size() > 1 &&
+                          std::all_of(tensors.begin(), tensors.end(), is_averaged);
+    if (averaged) {
+      std::erase_if(tensors, is_count);
+      drop_wrapper(kParallel, tensors);
+    } else if (is_parallel || !drop_wrapper(kParallel, tensors)) {
+      return;
+    } else {
+      is_parallel = true;
+    }
   }
 }
 

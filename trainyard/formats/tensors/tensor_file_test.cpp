@@ -16,6 +16,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/containers/little_endian.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/formats/tensors/safetensors_header.h"
 #include "trainyard/formats/tensors/torch_state_dict.h"
 #include "trainyard/formats/testing/hostile_input.h"
 #include "trainyard/formats/testing/testdata.h"
@@ -441,6 +442,11 @@ TEST(TensorFile, DropsWhatWrappersPutInFront) {
   EXPECT_EQ(names("n_averaged", "module.b"), "b ") << "an AveragedModel";
   EXPECT_EQ(names("n_averaged", "module._orig_mod.b"), "b ");
   EXPECT_EQ(names("n_averaged", "b"), "n_averaged b ");
+  EXPECT_EQ(names("_orig_mod.n_averaged", "_orig_mod.module.b"), "b ") << "a compiled AveragedModel";
+  EXPECT_EQ(names("module.n_averaged", "module.module.b"), "b ") << "one that trains in parallel";
+  EXPECT_EQ(names("n_averaged", "module.module.b"), "b ") << "one of a model that trains in parallel";
+  EXPECT_EQ(names("n_averaged", "module.module._orig_mod.b"), "b ");
+  EXPECT_EQ(names("module.module.a", "module.module.b"), "module.a module.b ") << "a model's own name";
 }
 
 void read_all(const MemoryFile& file) {
@@ -590,6 +596,91 @@ TEST(Safetensors, HeadersHaveAtMost100Megabytes) {
       core::message_of([] { read_safetensors_header(HugeFile(100'000'001)); }, core::ErrorCode::kCorruptData),
       ::testing::StartsWith("safetensors header is longer than its file: huge: expected at most 100000000 bytes, "
                             "got 100000001; "));
+}
+
+TEST(TensorFile, KnowsEachTypeOfNumber) {
+  std::string names, of_safetensors;
+  for (int i = 0; i <= static_cast<int>(TensorType::kUint64); ++i) {
+    const auto type = static_cast<TensorType>(i);
+    names += fmt::format("{} {} ", tensor_type_name(type), tensor_type_bytes(type));
+    of_safetensors += fmt::format("'{}' ", safetensors_type_name(type));
+  }
+  EXPECT_EQ(names,
+            "bool 1 uint8 1 int8 1 int16 2 int32 4 int64 8 float16 2 bfloat16 2 float32 4 float64 8 uint16 2 uint32 4 "
+            "uint64 8 ");
+  EXPECT_EQ(of_safetensors, "'BOOL' 'U8' 'I8' 'I16' 'I32' 'I64' 'F16' 'BF16' 'F32' 'F64' '' '' '' ");
+}
+
+TEST(TensorFile, ReadsANumberOfEachType) {
+  std::string content;
+  std::vector<StoredTensor> tensors;
+  const auto add = [&](TensorType type, auto number) {
+    tensors.push_back({.name = std::string(tensor_type_name(type)), .type = type, .offset = content.size()});
+    append_little_endian(content, number);
+  };
+  add(TensorType::kBool, uint8_t{1});
+  add(TensorType::kUint8, uint8_t{200});
+  add(TensorType::kInt8, int8_t{-100});
+  add(TensorType::kInt16, int16_t{-300});
+  add(TensorType::kInt32, int32_t{-70000});
+  add(TensorType::kInt64, int64_t{-1} * (int64_t{1} << 40));
+  add(TensorType::kFloat16, uint16_t{0x3e00});
+  add(TensorType::kBfloat16, uint16_t{0xc020});
+  add(TensorType::kFloat32, 0.1F);
+  add(TensorType::kFloat64, 0.1);
+  add(TensorType::kUint16, uint16_t{40000});
+  add(TensorType::kUint32, uint32_t{3'000'000'000});
+  add(TensorType::kUint64, uint64_t{1} << 63);
+  const TensorFile file(std::make_unique<MemoryFile>(content), tensors);
+  std::vector<float> values;
+  for (const StoredTensor& tensor : file.tensors()) {
+    const std::vector<float> one = file.read_floats(tensor);
+    ASSERT_EQ(one.size(), 1U) << tensor.name;
+    values.push_back(one[0]);
+    EXPECT_EQ(file.read_bytes(tensor), content.substr(tensor.offset, tensor_type_bytes(tensor.type))) << tensor.name;
+  }
+  EXPECT_EQ(values,
+            (std::vector<float>{1, 200, -100, -300, -70000, -0x1p40F, 1.5F, -2.5F, 0.1F, 0.1F, 40000, 3e9F, 0x1p63F}));
+}
+
+TEST(TensorFile, DropsFourWrappersAtMost) {
+  const core::TempDir temp;
+  const std::vector<float> one = {1};
+  std::string wrappers;
+  for (int levels = 1; levels <= 5; ++levels) {
+    wrappers += "_orig_mod.";
+    write_safetensors(temp.file("a"), std::vector<FloatTensor>{{wrappers + "a", {1}, one}});
+    EXPECT_EQ(open_tensor_file(temp.file("a")).tensors().at(0).name, levels <= 4 ? "a" : "_orig_mod.a") << levels;
+  }
+}
+
+TEST(TensorFile, SaysWhatToDoWithFilesOfOtherPrograms) {
+  const core::TempDir temp;
+  const auto message = [&](const std::string& name, const std::string& content, core::ErrorCode code) {
+    core::local_file_system().write_file_atomically(temp.file(name), content);
+    return core::message_of([&] { static_cast<void>(open_tensor_file(temp.file(name))); }, code);
+  };
+  constexpr auto kUnsupported = core::ErrorCode::kUnsupported, kCorrupt = core::ErrorCode::kCorruptData;
+  const std::string begin = "weights are not read from files of this format, which are written for other programs: ",
+                    expected = ": expected safetensors, a state dict of torch.save or a checkpoint",
+                    run = "; name the run that it was written from, or its export as safetensors",
+                    hdf5 = "\x89HDF\r\n\x1a\n";
+  EXPECT_EQ(message("a", hdf5 + "x", kUnsupported), begin + temp.file("a") + expected + ", got HDF5" + run);
+  EXPECT_THAT(message("a", hdf5, kCorrupt), ::testing::HasSubstr("longer than its file")) << "too short to be told";
+  EXPECT_EQ(message("m.onnx", "\x08\x0a\x12\x09trainyard", kUnsupported),
+            begin + temp.file("m.onnx") + expected + ", got ONNX" + run);
+  const std::string safetensors = safetensors_of(R"({"a":{"dtype":"U8","shape":[2],"data_offsets":[0,2]}})", "12");
+  EXPECT_EQ(message("m.onnx", safetensors, kCorrupt), "no error") << "safetensors under another name";
+  for (const int protocol : {2, 3, 4, 5}) {
+    EXPECT_EQ(message("p", std::string("\x80") + static_cast<char>(protocol) + "}q(X conv2d", kUnsupported),
+              "weights are not read from plain pickles, such as Paddle's .pdparams: " + temp.file("p") + expected +
+                  "; write them as safetensors, under the names of the model here");
+  }
+  for (const int protocol : {1, 6}) {
+    EXPECT_THAT(message("p", std::string("\x80") + static_cast<char>(protocol) + "}q(X conv2d", kCorrupt),
+                ::testing::HasSubstr("longer than its file"))
+        << protocol;
+  }
 }
 
 }  // namespace

@@ -639,5 +639,44 @@ TEST(Sstable, SaysWhereItIsMalformed) {
             "a key of the table is too long: memory at offset 0" + remedy);
 }
 
+// A shard of 16 bytes.
+TEST(TensorFlowBundle, NothingIsReadBehindItsFiles) {
+  const MadeEntry entry{.shape = {1}, .size = 4, .numbers = kFour};
+  const TensorFlowCheckpoint checkpoint = open({{".index", table_of({{"", kHeader}, {"a", encode(entry)}})},
+                                                {".data-00000-of-00001", std::string(12, 'n') + "last"}});
+  const auto read_at = [&](uint64_t offset) {
+    StoredTensor tensor = checkpoint.tensors.tensors().at(0);
+    tensor.offset = offset;
+    std::string bytes;
+    const std::string problem =
+        core::message_of([&] { bytes = checkpoint.tensors.read_bytes(tensor); }, core::ErrorCode::kCorruptData);
+    return problem == "no error" ? bytes : problem;
+  };
+  EXPECT_EQ(read_at(0), kFour);
+  EXPECT_EQ(read_at(12), "last");
+  for (const uint64_t offset : {uint64_t{13}, uint64_t{16}, uint64_t{17}, ~uint64_t{0}}) {
+    EXPECT_EQ(read_at(offset), "file ends too early: memory") << offset;
+  }
+}
+
+TEST(Sstable, HasAFooterAndNoMoreRestartPointsThanItsBlocksHold) {
+  const auto problem = [](const std::string& table) {
+    return core::message_of([&] { read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {}); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string remedy = "; copy the file again, or take another checkpoint";
+  EXPECT_EQ(problem(std::string(47, 'x')), "file is too short for a table: memory at offset 0" + remedy);
+  EXPECT_EQ(problem(std::string(48, 'x')),
+            "this is no table of TensorFlow, or it is cut: memory at offset 0: expected 0xdb4775248b80fb57, got "
+            "0x7878787878787878" +
+                remedy);
+  const std::string many = "a block of the table has impossibly many restart points: memory at offset 0" + remedy;
+  EXPECT_EQ(problem(table_of_block("\0\0\0\0"s)), "no error");
+  EXPECT_EQ(problem(table_of_block("\1\0\0\0"s)), many);
+  EXPECT_EQ(problem(table_of_block("\0\0\0\0\1\0\0\0"s)), "no error");
+  EXPECT_EQ(problem(table_of_block("\0\0\0\0\2\0\0\0"s)), many);
+  EXPECT_EQ(problem(table_of_block("\0\0\0"s)), "a block of the table is too short: memory at offset 0" + remedy);
+}
+
 }  // namespace
 }  // namespace trainyard::formats::tensorflow_bundle_test

@@ -1,4 +1,3 @@
-#include <bit>
 #include <cmath>
 #include <limits>
 #include <string>
@@ -39,9 +38,8 @@ double loss_of_all(const StepInput& in) {
   const auto samples = static_cast<double>(in.trainer.source().batch_size() * devices.replicas * devices.ranks());
   if (devices.processes == nullptr) return own / samples;
   double sum = 0;
-  for (const std::string& text :
-       devices.processes->gather("the loss of a step", core::BodyWriter().number(std::bit_cast<int64_t>(own)).take())) {
-    sum += std::bit_cast<double>(core::BodyReader(text).number());
+  for (const std::string& text : devices.processes->gather("the loss of a step", core::BodyWriter().real(own).take())) {
+    sum += core::BodyReader(text).real();
   }
   return sum / samples;
 }

@@ -12,7 +12,7 @@
 namespace trainyard::frontends::data_digest_test {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::HasSubstr, ::testing::MatchesRegex;
 
 class DataDigest : public ::testing::Test {
  protected:
@@ -41,6 +41,15 @@ TEST_F(DataDigest, IsOfNamesAndSizes) {
   EXPECT_THAT(digest("one"), HasSubstr("2 files, 6 bytes, "));
   EXPECT_EQ(digest("same"), digest("one")) << "contents are not read";
   for (const char* other : {"longer", "renamed", "moved"}) EXPECT_NE(digest(other), digest("one")) << other;
+}
+
+// Nothing follows the hash where all files were counted.
+TEST_F(DataDigest, SaysHowManyFilesAndBytesThereAre) {
+  files_.make_directories(directory_.file("empty"));
+  EXPECT_THAT(digest("empty"), MatchesRegex("0 files, 0 bytes, [0-9a-f]{16}"));
+  write("one/a", "1234");
+  write("one/b/c", "123");
+  EXPECT_THAT(digest("one"), MatchesRegex("2 files, 7 bytes, [0-9a-f]{16}"));
 }
 
 TEST_F(DataDigest, OfNamedShardsTheFolderDoesNotCount) {

@@ -186,6 +186,7 @@ TEST(LabelOffset, EachNamedClassNeedsAnOutput) {
   EXPECT_EQ(message(Labels(1, 10), cifar10, 10), problem + "9, got 10; pass --num_classes=10") << "output 0 has none";
   EXPECT_EQ(message(Labels(0, 10), cifar10, 10), "no error");
   EXPECT_EQ(message(Labels(0, 10), cifar10, 9), problem + "9, got 10; pass --num_classes=10");
+  EXPECT_EQ(message(Labels(3, 0), cifar10, 2), "no error") << "how many classes there are is not known";
   EXPECT_EQ(message(Labels(0, 1000), imagenet, 1001), "no error");
   EXPECT_EQ(message(Labels(0, 1001), imagenet, 1001), problem + "1000, got 1001; pass --num_classes=1001");
 }

@@ -12,6 +12,7 @@
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/datasets/label_texts.h"
 #include "trainyard/data/datasets/shapes.h"
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/image_source.h"
@@ -96,6 +97,16 @@ class Input {
                               .replicas = replicas,
                               .first_replica = rank * replicas,
                               .total_replicas = ranks * replicas});
+  }
+  // Returns all labels of one process, which records their names and compares them.
+  std::shared_ptr<data::BatchSource> source_of_names(std::shared_ptr<data::LabelTexts> texts,
+                                                     std::shared_ptr<const data::LabelTexts> known) const {
+    return make_image_source(settings_, {},
+                             {.dataset = dataset_,
+                              .num_classes = dataset_->label_count(),
+                              .batch_size = kGlobalBatch,
+                              .label_texts = std::move(texts),
+                              .known_texts = std::move(known)});
   }
 
  private:
@@ -253,6 +264,21 @@ TEST(ImageSource, SyntheticImagesHaveTheSizesAndTheEpochThatAreAsked) {
   EXPECT_EQ(source->position(), (data::Position{0, 8}));
   for (int step = 0; step < 2; ++step) source->next();
   EXPECT_EQ(source->position(), (data::Position{1, 4}));
+}
+
+// As an evaluation compares the names in its records with those of its training.
+TEST(ImageSource, RecordsNamesOfLabelsAndComparesThemWithThoseOfOtherData) {
+  const Forms forms;
+  const Input input(forms.all()[1]);  // class folders: each image has the name of its class
+  const auto texts = std::make_shared<data::LabelTexts>(), others = std::make_shared<data::LabelTexts>();
+  EXPECT_EQ(input.source_of_names(texts, nullptr)->next().size(), 1U);
+  ASSERT_FALSE(texts->all().empty());
+  for (const auto& [label, name] : texts->all()) others->add(label, "no " + name, "the training");
+  const auto message = [&](const std::shared_ptr<data::LabelTexts>& known) {
+    return core::message_of([&] { static_cast<void>(input.source_of_names(nullptr, known)->next()); });
+  };
+  EXPECT_EQ(message(texts), "no error");
+  EXPECT_NE(message(others).find("stands for two classes"), std::string::npos) << message(others);
 }
 
 }  // namespace

@@ -140,7 +140,7 @@ core::OptionFlags<ClusterOptions> cluster_flags() {
   core::OptionFlags<C> flags("Processes");
   flags.choice("job_name", &C::job_name, {"ps", "worker", "controller", ""},
                "what this process is: ps serves variables to workers, a worker trains, and the controller of "
-               "variable_update=distributed_all_reduce shows and saves what the workers train");
+               "variable_update=distributed_all_reduce shows what the workers train, of whom worker 0 saves");
   core::FlagTable& table = flags.table();
   const std::string& group = flags.group();
   table.text("ps_hosts", "", "host:port of each parameter server, comma separated; the same for all").group(group);

@@ -286,7 +286,9 @@ void add_process_flags(DeviceFlags& flags) {
       .add("rank_deadline", &D::rank_deadline,
            "seconds that processes wait for one that has died, is frozen or does not go on; default 120")
       .bounds(0.5, 1e6);
-  flags.add("rank_start_deadline", &D::rank_start_deadline, "the same before the first step is done; default 600")
+  flags
+      .add("rank_start_deadline", &D::rank_start_deadline,
+           "the same before the first step is done, and in the first evaluation; default 600")
       .bounds(0.5, 1e6);
   flags
       .add("listen_address", &D::listen_address,

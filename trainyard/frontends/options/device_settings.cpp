@@ -260,6 +260,10 @@ void refuse_cpu_flags(const DeviceOptions& options, const DeviceUse& use) {
   }
   if (options.executor == "cpu") throw unsupported("--executor=cpu runs on the CPU", "use --device=cpu");
   if (use.prunes) throw unsupported("--asp does not work on a GPU yet", "use --device=cpu");
+  if (use.writes_onnx_graph) {
+    throw unsupported("--graph_file and --partitioned_graph_file_prefix do not write ONNX on a GPU",
+                      "give the file a name that ends in .txt; or train, then use `trainyard export`");
+  }
   if (options.sync_batch_norm) {
     throw unsupported("--sync_batch_norm does not work on a GPU yet", "leave it out, or use --device=cpu");
   }

@@ -20,7 +20,8 @@ namespace trainyard::frontends {
 struct DeviceUse {
   bool evaluation = false, forward_only = false;
   bool decodes_on_gpu = false;
-  bool prunes = false;  // --asp
+  bool prunes = false;             // --asp
+  bool writes_onnx_graph = false;  // --graph_file or --partitioned_graph_file_prefix, not as text
 };
 
 // Returns the options with what they leave open decided, before any device is opened: `gpu` is set, and `gpu_indices`

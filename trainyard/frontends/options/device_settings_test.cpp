@@ -1,5 +1,6 @@
 #include "trainyard/frontends/options/device_settings.h"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -463,6 +464,14 @@ TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
     EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
   }
   EXPECT_EQ(problem({"--executor=reference"}, 1), "");
+}
+
+// Before a run in train_dir makes room for the new one.
+TEST(DevicePlan, AGraphAsOnnxIsRefusedOnAGpu) {
+  const DeviceUse use{.writes_onnx_graph = true};
+  EXPECT_THAT(core::message_of([&] { static_cast<void>(plan_devices({}, use, 1)); }, core::ErrorCode::kUnsupported),
+              testing::AllOf(testing::HasSubstr("do not write ONNX on a GPU"), testing::HasSubstr("ends in .txt")));
+  EXPECT_NO_THROW(static_cast<void>(plan_devices({}, use, 0)));
 }
 
 }  // namespace

@@ -163,7 +163,7 @@ void add_ahead_flags(InputFlags& flags) {
           "record_cache_mib", std::nullopt,
           "how much memory datasets_use_caching may take, in MiB, for the training images of a process and again "
           "for its validation images; unset: half of what is free at the start, for both and for all processes that "
-          "a launcher (mpirun, torchrun) says to be on this machine")
+          "a launcher (mpirun, torchrun, srun) says to be on this machine")
       .bounds(1, 1 << 30)
       .group(flags.group());
   flags.add("datasets_repeat_cached_sample", &InputOptions::repeat_cached_sample,

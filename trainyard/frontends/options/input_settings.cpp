@@ -69,14 +69,23 @@ void say_eval_resize_size(const ImageOptions& asked, const data::TransformOption
       settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
 }
 
+// Returns the number in a variable of the environment; 0 where there is none above 0.
+int64_t count_in_environment(const char* name) {
+  const std::string text = parallel::read_environment(name).value_or("");
+  int64_t count = 0;
+  const bool is_number = std::from_chars(text.data(), text.data() + text.size(), count).ec == std::errc();
+  return is_number ? std::max<int64_t>(count, 0) : 0;
+}
+
 // Returns how many processes a launcher has started on this machine; 1 where none says so.
 int64_t processes_of_machine() {
   for (const char* const name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
-    const std::string text = parallel::read_environment(name).value_or("");
-    int64_t count = 0;
-    if (std::from_chars(text.data(), text.data() + text.size(), count).ec == std::errc() && count > 0) return count;
+    if (const int64_t count = count_in_environment(name); count > 0) return count;
   }
-  return 1;
+  // srun says how many there are on all machines.
+  const int64_t tasks = count_in_environment("SLURM_STEP_NUM_TASKS");
+  const int64_t nodes = std::max<int64_t>(1, count_in_environment("SLURM_STEP_NUM_NODES"));
+  return std::max<int64_t>(1, tasks / nodes + (tasks % nodes == 0 ? 0 : 1));
 }
 
 // With one slash at the end.

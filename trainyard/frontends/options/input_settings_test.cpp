@@ -140,11 +140,13 @@ TEST(InputSettings, FlagsOfThePipelineReachIt) {
 TEST(InputSettings, ProcessesOfAMachineShareItsMemory) {
   const core::EnvironmentVariable mpirun("OMPI_COMM_WORLD_LOCAL_SIZE", std::nullopt);
   const core::EnvironmentVariable torchrun("LOCAL_WORLD_SIZE", std::nullopt);
+  const core::EnvironmentVariable srun("SLURM_STEP_NUM_TASKS", std::nullopt);
+  const core::EnvironmentVariable nodes("SLURM_STEP_NUM_NODES", std::nullopt);
   const auto cache = [](const std::string& flag = "--tf_random_seed=1") {
     return read({"--data_dir=x", "--datasets_use_caching", flag}).record_cache_bytes;
   };
   const int64_t alone = cache();
-  for (const auto* const variable : {&mpirun, &torchrun}) {
+  for (const auto* const variable : {&mpirun, &torchrun, &srun}) {
     variable->set("8");
     EXPECT_GT(cache(), 0);
     EXPECT_LT(cache(), alone / 4);
@@ -153,6 +155,11 @@ TEST(InputSettings, ProcessesOfAMachineShareItsMemory) {
     EXPECT_GT(cache(), alone / 4);
     variable->set(std::nullopt);
   }
+  srun.set("16");
+  nodes.set("16");
+  EXPECT_GT(cache(), alone / 4) << "one on each machine";
+  nodes.set("2");
+  EXPECT_LT(cache(), alone / 4) << "eight on each machine";
 }
 
 TEST(InputSettings, TheDataSetIsOpenedAsTheFlagsSay) {

@@ -84,6 +84,16 @@ TEST(RewriterConfig, RefusesWhatItDoesNotKnow) {
   EXPECT_EQ(message("remapping: MAYBE"),
             "remapping has no such value: --rewriter_config=remapping: MAYBE: expected ON, OFF, DEFAULT or AGGRESSIVE, "
             "got MAYBE");
+  EXPECT_EQ(message("remaping: ON"),
+            "there is no such switch: --rewriter_config=remaping: ON: expected one of TensorFlow's RewriterConfig, or "
+            "remapping, constant_folding, memory_optimization, disable_meta_optimizer, norm_addition, norm_activation, "
+            "convolution_activation, sum_activation, layer_scale, folded_norm, inverted_residual, got remaping");
+  EXPECT_EQ(message("remapping: ON layout"),
+            "it is no list of switches: --rewriter_config=remapping: ON layout: expected NAME: VALUE, one behind the "
+            "other, got layout");
+  EXPECT_EQ(message("memory_optimization: SOME"),
+            "memory_optimization has no such value: --rewriter_config=memory_optimization: SOME: expected NO_MEM_OPT, "
+            "RECOMPUTATION_HEURISTICS or HEURISTICS, got SOME");
   EXPECT_EQ(message("disable_meta_optimizer: ON"),
             "a switch has no such value: --rewriter_config=disable_meta_optimizer: ON: expected true or false, got ON");
 }

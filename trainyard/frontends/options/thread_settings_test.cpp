@@ -39,6 +39,20 @@ ThreadSettings settings(const std::vector<std::string>& arguments, int replicas,
 // The machine of the test has CPUs of its own; `norespect` leaves them out of it.
 const std::string kCompact = "--kmp_affinity=norespect,granularity=fine,compact";
 
+TEST(ThreadOptions, AreThoseOfTheFlags) {
+  const ThreadOptions plain = asked({}),
+                      given = asked({"--num_intra_threads=3", "--use_numa_affinity", "--kmp_affinity=scatter",
+                                     "--kmp_settings=1", "--kmp_blocktime=7"});
+  EXPECT_EQ(plain.intra_op_threads, 0) << "all cores";
+  EXPECT_FALSE(plain.use_numa_affinity || plain.print);
+  EXPECT_FALSE(plain.affinity.has_value());
+  EXPECT_FALSE(plain.spin_milliseconds.has_value());
+  EXPECT_EQ(given.intra_op_threads, 3);
+  EXPECT_TRUE(given.use_numa_affinity && given.print);
+  EXPECT_TRUE(given.affinity.has_value());
+  EXPECT_EQ(given.spin_milliseconds, 7);
+}
+
 TEST(SpinCount, ComesFromTheFlagOrFromMkl) {
   EXPECT_EQ(wanted_spin_count(asked({})), std::nullopt);
   EXPECT_EQ(wanted_spin_count(asked({"--kmp_blocktime=0"})), "0");

@@ -122,6 +122,7 @@ void warn_of_options_of_other_runs(const Arguments& args) {
   for (const auto& [option, member] :
        {std::pair{"rand_crop_scale", &Arguments::rand_crop_scale}, {"rand_crop_ratio", &Arguments::rand_crop_ratio}}) {
     warn(evaluates_alone, option, member, scope);
+    warn(!evaluates_alone && args.image_root.empty(), option, member, "with an empty --image_root");
   }
   for (const auto& [option, member] : {std::pair{"label_smoothing", &Arguments::label_smoothing},
                                        {"momentum", &Arguments::momentum},
@@ -255,17 +256,24 @@ void take_from_saved(Arguments& args) {
   const bool says_shape = args.says("image_shape");
   if (!model.empty() && !args.says("model_arch_name") && !says_shape && model != args.model_name()) {
     const bool resnet = model == "paddle/resnet50" || model == "torchvision/resnet50";
-    if (!resnet) args.model_arch_name = model;
     args.image_shape[0] = model == "paddle/resnet50" ? 4 : 3;
-    take("--model_arch_name=" + args.model_arch_name);
+    if (resnet) {  // the two differ in the channels of their images alone
+      take(fmt::format("{} channels of --image_shape", args.image_shape[0]));
+    } else {
+      args.model_arch_name = model;
+      take("--model_arch_name=" + model);
+    }
   }
   if (!starts && opened.identity.num_classes > 0 && !args.says("num_of_class") &&
       opened.identity.num_classes != args.num_of_class) {
     args.num_of_class = opened.identity.num_classes;
     take(fmt::format("--num_of_class={}", args.num_of_class));
   }
+  const auto tell = [&] {
+    if (!taken.empty()) core::log::info("taken from {}: {}", opened.checkpoint.path, taken);
+  };
   std::optional<TrainedInput> trained = input_of(opened, args.model_name(), "imagenet");
-  if (!trained) return;
+  if (!trained) return tell();
   trained->preprocessor = "paddle";  // training images are the example's
   args.trained = std::make_shared<const TrainedInput>(*std::move(trained));
   const data::TransformOptions& input = args.trained->input;
@@ -277,7 +285,7 @@ void take_from_saved(Arguments& args) {
     const int64_t resized = evaluation_at(input, args.crop_size).eval_resize_size;
     args.resize_short = std::max(args.crop_size, resized == 0 ? args.resize_short : resized);
   }
-  if (!taken.empty()) core::log::info("taken from {}: {}", opened.checkpoint.path, taken);
+  tell();
   if (!args.trained->choice.empty()) core::log::info("{}: {}", path, args.trained->choice);
 }
 

@@ -6,6 +6,7 @@
 #include <limits>
 #include <sstream>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -13,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -20,6 +22,7 @@
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/frontends/paddle/flags.h"
 #include "trainyard/frontends/paddle/program.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::frontends::program::arguments_test {
 namespace {
@@ -137,6 +140,13 @@ TEST(Arguments, ImagesFitTheModelAndTheCrop) {
   EXPECT_EQ(refusal([](Arguments& a) { a.resize_short = 224; }), "no error");
   EXPECT_EQ(settled([](Arguments&) {}).model_name(), "paddle/resnet50");
   EXPECT_EQ(settled([](Arguments& a) { a.image_shape[0] = 3; }).model_name(), "torchvision/resnet50");
+  const core::Error unknown = core::thrown_by([] {
+    settled([](Arguments& a) {
+      a.image_shape[0] = 3;
+      a.model_arch_name = "resnet_fifty";
+    });
+  });
+  EXPECT_THAT(unknown.what(), HasSubstr("resnet_fifty")) << "before anything is opened";
 }
 
 TEST(Arguments, EpochsOfAnEvaluationAndABenchmarkAreOne) {
@@ -182,6 +192,18 @@ TEST(Arguments, WithoutEffectAreNamed) {
                 a.run_scope = RunScope::kEvalOnly;
               }),
               HasSubstr("nothing is pruned with --run_scope=eval_only"));
+  // Synthetic images are not cropped.
+  EXPECT_THAT(said([](Arguments& a) {
+                a.rand_crop_scale = {0.5, 1};
+              }),
+              HasSubstr("--rand_crop_scale has no effect with an empty --image_root\n"));
+  EXPECT_THAT(said([](Arguments& a) { a.given = {"rand_crop_ratio"}; }),
+              HasSubstr("--rand_crop_ratio has no effect with an empty --image_root\n"));
+  EXPECT_THAT(said([](Arguments& a) {
+                a.image_root = "no_such_images";
+                a.rand_crop_scale = {0.5, 1};
+              }),
+              Not(HasSubstr("--rand_crop_scale")));
 }
 
 TEST(Arguments, FoldersThatAreNoEpochsArePassedOver) {
@@ -203,6 +225,26 @@ TEST(Arguments, FoldersThatAreNoEpochsArePassedOver) {
   EXPECT_EQ(args.start_epoch, 0) << "no folder of an epoch has a checkpoint";
 }
 
+struct NoState : core::Stateful {
+  void save(core::StateWriter& writer) const override { writer.text("note", "no weights"); }
+  void load(const core::StateReader&) override {}
+};
+
+// paddle/resnet50 and torchvision/resnet50 are both --model_arch_name=ResNet50. The checkpoint says no way to its
+// input.
+TEST(Arguments, TheChannelsOfASavedResNet50AreSaid) {
+  const core::TempDir temp;
+  train::CheckpointStore(temp.file(Arguments().model_prefix), 0)
+      .save(5, {.model = "torchvision/resnet50", .dataset = "imagenet", .num_classes = 7}, NoState());
+  ::testing::internal::CaptureStderr();
+  const Arguments args = settled([&](Arguments& a) { a.from_checkpoint = temp.path(); });
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(args.model_name(), "torchvision/resnet50");
+  EXPECT_EQ(args.num_of_class, 7);
+  EXPECT_THAT(log, HasSubstr(": 3 channels of --image_shape, --num_of_class=7"));
+  EXPECT_THAT(log, Not(HasSubstr("--model_arch_name=")));
+}
+
 TEST(ProgramFlags, TakeEachWordForYesAndNo) {
   core::FlagTable table;
   declare_flags(table);
@@ -211,6 +253,120 @@ TEST(ProgramFlags, TakeEachWordForYesAndNo) {
   };
   for (const std::string yes : {"yes", "true", "t", "y", "1", "TRUE"}) EXPECT_TRUE(shows(yes)) << yes;
   for (const std::string no : {"no", "false", "f", "n", "0", "No"}) EXPECT_FALSE(shows(no)) << no;
+}
+
+TEST(ProgramFlags, EachReachesItsArgument) {
+  core::FlagTable table;
+  declare_flags(table);
+  const Arguments args = read_arguments(core::parse_flags(table, {"--output_dir=out",
+                                                                  "--run_scope=train_only",
+                                                                  "--epochs=11",
+                                                                  "--save_interval=12",
+                                                                  "--eval_interval=13",
+                                                                  "--print_interval=14",
+                                                                  "--report_file=report",
+                                                                  "--data_layout=NHWC",
+                                                                  "--benchmark",
+                                                                  "--benchmark_steps=15",
+                                                                  "--benchmark_warmup_steps=16",
+                                                                  "--model_prefix=prefix",
+                                                                  "--from_pretrained_params=weights",
+                                                                  "--from_checkpoint=checkpoint",
+                                                                  "--last_epoch_of_checkpoint=auto",
+                                                                  "--show_config=no",
+                                                                  "--enable_cpu_affinity=no",
+                                                                  "--places=cpu:0,cpu:1",
+                                                                  "--image_root=images",
+                                                                  "--image_shape=3,17,18",
+                                                                  "--batch_size=19",
+                                                                  "--dali_random_seed=20",
+                                                                  "--dali_num_threads=21",
+                                                                  "--dali_output_fp16",
+                                                                  "--crop_size=22",
+                                                                  "--rand_crop_scale=0.125,0.25",
+                                                                  "--rand_crop_ratio=0.375,0.5",
+                                                                  "--normalize_scale=0.625",
+                                                                  "--normalize_mean=1,2,3",
+                                                                  "--normalize_std=4,5,6",
+                                                                  "--resize_short=23",
+                                                                  "--model_arch_name=lenet",
+                                                                  "--num_of_class=24",
+                                                                  "--bn_weight_decay",
+                                                                  "--label_smoothing=0.75",
+                                                                  "--momentum=0.5",
+                                                                  "--weight_decay=0.0625",
+                                                                  "--lr=7",
+                                                                  "--warmup_epochs=25",
+                                                                  "--warmup_start_lr=8",
+                                                                  "--amp",
+                                                                  "--scale_loss=9",
+                                                                  "--use_dynamic_loss_scaling",
+                                                                  "--use_pure_fp16",
+                                                                  "--fuse_resunit",
+                                                                  "--asp",
+                                                                  "--prune_model",
+                                                                  "--mask_algo=mask_2d_best"}));
+  EXPECT_EQ(args.output_dir, "out");
+  EXPECT_EQ(args.run_scope, RunScope::kTrainOnly);
+  EXPECT_EQ(args.epochs, 11);
+  EXPECT_EQ(args.save_interval, 12);
+  EXPECT_EQ(args.eval_interval, 13);
+  EXPECT_EQ(args.print_interval, 14);
+  EXPECT_EQ(args.report_file, "report");
+  EXPECT_EQ(args.data_layout, "NHWC");
+  EXPECT_EQ(args.benchmark_steps, 15);
+  EXPECT_EQ(args.benchmark_warmup_steps, 16);
+  EXPECT_EQ(args.model_prefix, "prefix");
+  EXPECT_EQ(args.from_pretrained_params, "weights");
+  EXPECT_EQ(args.from_checkpoint, "checkpoint");
+  EXPECT_EQ(args.last_epoch_of_checkpoint, "auto");
+  EXPECT_FALSE(args.show_config || args.enable_cpu_affinity);
+  EXPECT_EQ(args.places, (std::vector<std::string>{"cpu:0", "cpu:1"}));
+  EXPECT_EQ(args.image_root, "images");
+  EXPECT_EQ(args.image_shape, (std::vector<int64_t>{3, 17, 18}));
+  EXPECT_EQ(args.batch_size, 19);
+  EXPECT_EQ(args.dali_random_seed, 20);
+  EXPECT_EQ(args.dali_num_threads, 21);
+  EXPECT_EQ(args.crop_size, 22);
+  EXPECT_EQ(args.rand_crop_scale, (std::vector<double>{0.125, 0.25}));
+  EXPECT_EQ(args.rand_crop_ratio, (std::vector<double>{0.375, 0.5}));
+  EXPECT_EQ(args.normalize_scale, 0.625);
+  EXPECT_EQ(args.normalize_mean, (std::vector<double>{1, 2, 3}));
+  EXPECT_EQ(args.normalize_std, (std::vector<double>{4, 5, 6}));
+  EXPECT_EQ(args.resize_short, 23);
+  EXPECT_EQ(args.model_arch_name, "lenet");
+  EXPECT_EQ(args.num_of_class, 24);
+  EXPECT_EQ(args.label_smoothing, 0.75);
+  EXPECT_EQ(args.momentum, 0.5);
+  EXPECT_EQ(args.weight_decay, 0.0625);
+  EXPECT_EQ(args.lr, 7);
+  EXPECT_EQ(args.warmup_epochs, 25);
+  EXPECT_EQ(args.warmup_start_lr, 8);
+  EXPECT_EQ(args.scale_loss, 9);
+  EXPECT_EQ(args.mask_algo, "mask_2d_best");
+  EXPECT_EQ(args.given.size(), 48U) << "all of them";
+}
+
+// Each switch by itself: no other one is on.
+TEST(ProgramFlags, EachSwitchReachesItsArgument) {
+  core::FlagTable table;
+  declare_flags(table);
+  const std::pair<const char*, bool Arguments::*> switches[] = {
+      {"benchmark", &Arguments::benchmark},
+      {"dali_output_fp16", &Arguments::dali_output_fp16},
+      {"bn_weight_decay", &Arguments::bn_weight_decay},
+      {"amp", &Arguments::amp},
+      {"use_dynamic_loss_scaling", &Arguments::use_dynamic_loss_scaling},
+      {"use_pure_fp16", &Arguments::use_pure_fp16},
+      {"fuse_resunit", &Arguments::fuse_resunit},
+      {"asp", &Arguments::asp},
+      {"prune_model", &Arguments::prune_model}};
+  for (const auto& [given, member] : switches) {
+    const Arguments args = read_arguments(core::parse_flags(table, {std::string("--") + given}));
+    for (const auto& [name, other] : switches) EXPECT_EQ(args.*other, other == member) << given << ", " << name;
+  }
+  EXPECT_FALSE(read_arguments(core::parse_flags(table, {"--show_config=no"})).show_config);
+  EXPECT_TRUE(read_arguments(core::parse_flags(table, {"--show_config=no"})).enable_cpu_affinity);
 }
 
 TEST(ProgramFlags, TheReportHasWhatTheExampleMakesOfThem) {
@@ -277,6 +433,26 @@ TEST(Loader, SyntheticImagesAreAsManyAsInImagenet) {
     ASSERT_EQ(batches.size(), 1U);
     EXPECT_EQ(batches[0].images().sizes().vec(), (std::vector<int64_t>{16, 3, 32, 32}));
     EXPECT_EQ(loader.source()->position(), (data::Position{0, 16}));
+  }
+}
+
+// A training has a batch a place; an evaluation takes those of all places as one.
+TEST(Loader, BatchesAreThoseOfAllPlaces) {
+  Arguments args;
+  args.places = {"cpu:0", "cpu:1"};
+  args.image_root.clear();
+  args.image_shape = {3, 32, 32};
+  args.crop_size = 32;
+  args.resize_short = 36;
+  args.batch_size = 16;
+  args.dali_num_threads = 1;
+  for (const auto& [mode, steps, images] :
+       {std::tuple{Mode::kTrain, int64_t{40'037}, std::vector<int64_t>{16, 16}}, {Mode::kEval, 1563, {32}}}) {
+    const Loader loader = build_dataloader(args, mode, train::OpenDevices());
+    EXPECT_EQ(loader.steps(), steps);
+    std::vector<int64_t> samples;
+    for (const data::Batch& batch : loader.source()->next()) samples.push_back(batch.images().size(0));
+    EXPECT_EQ(samples, images);
   }
 }
 

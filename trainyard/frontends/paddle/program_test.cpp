@@ -242,6 +242,14 @@ TEST(Program, OneOfAnEvaluationDoesNotTrain) {
   EXPECT_EQ(small.exe.trainer(small.train).global_step(), 0);
 }
 
+// What is measured of kernels on one executor's shapes does not decide for another.
+TEST(Program, EachExecutorHasKernelChoicesOfItsOwn) {
+  const Executor first({"cpu:0"}), second({"cpu:0"});
+  EXPECT_TRUE(first.device().kernels.choices != nullptr);
+  EXPECT_TRUE(second.device().kernels.choices != nullptr);
+  EXPECT_TRUE(first.device().kernels.choices != second.device().kernels.choices);
+}
+
 TEST(Program, ChecksItsFeeds) {
   Small small(small_arguments(), at::kFloat);
   const Feed good = feed_of(0, at::kFloat);

@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <ctime>
 #include <ostream>
@@ -14,16 +13,13 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/output_path.h"
 #include "trainyard/frontends/paddle/executor.h"
+#include "trainyard/train/callbacks/summary_time.h"
 #include "trainyard/train/monitors/line_file.h"
 
 namespace trainyard::frontends::program {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-double system_seconds() {
-  return std::chrono::duration<double>(std::chrono::system_clock::now().time_since_epoch()).count();
-}
 
 // "2026-11-23 02:50:44.123456", the local time.
 std::string date_and_time(double seconds) {
@@ -71,7 +67,7 @@ bool larger_is_better(const std::string& metric) {
 }  // namespace
 
 Report::Report(std::ostream& out, const std::string& path, bool append)
-    : out_(out), path_(path), clock_(system_seconds) {
+    : out_(out), path_(path), clock_(train::system_wall_clock) {
   start_ = clock_();
   if (path.empty()) return;
   const core::UserOutput output = core::resolve_user_output(path);

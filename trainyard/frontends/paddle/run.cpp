@@ -1,9 +1,8 @@
-#include <bit>
-#include <chrono>
 #include <numeric>
 #include <string>
 #include <vector>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/sockets/frame.h"
@@ -16,10 +15,6 @@
 
 namespace trainyard::frontends::program {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // What one step gave.
 struct StepResult {
@@ -50,12 +45,12 @@ StepResult result_of(const train::StepView& view) {
 StepResult over_ranks(parallel::ProcessGroup* ranks, const StepResult& own) {
   if (ranks == nullptr) return own;
   core::BodyWriter body;
-  for (const double value : {own.loss, own.top1, own.top5}) body.number(std::bit_cast<int64_t>(value));
+  body.real(own.loss).real(own.top1).real(own.top5);
   StepResult all{.data_time = own.data_time};
   for (const std::string& text : ranks->gather("the results of a step", body.number(own.samples).take())) {
     core::BodyReader part(text);
     double values[3];
-    for (double& value : values) value = std::bit_cast<double>(part.number());
+    for (double& value : values) value = part.real();
     const int64_t count = part.number();
     const auto samples = static_cast<double>(count);
     all.loss += values[0] * samples;
@@ -78,7 +73,7 @@ class Meters {
     for (Fetch& fetch : fetchs_.all) {
       if (fetch.meter) fetch.meter->reset();
     }
-    tic_ = now();
+    tic_ = core::steady_seconds();
   }
 
   // Takes in the `iteration`-th step, from 1.
@@ -87,19 +82,19 @@ class Meters {
     meter("top1").update(result.top1, result.samples);
     meter("top5").update(result.top5, result.samples);
     samples_ += result.samples;
-    const double batch_time = now() - tic_;
+    const double batch_time = core::steady_seconds() - tic_;
     data_time_.update(result.data_time);
     compute_time_.update(batch_time - result.data_time);
     batch_time_.update(batch_time);
     const double lr = mode_ == Mode::kTrain ? lr_scheduler_->get_lr() : 0;
     if (lr_scheduler_ != nullptr) lr_scheduler_->step();
-    tic_ = now();
+    tic_ = core::steady_seconds();
     if (iteration % args_.print_interval == 0) print(iteration, result.samples, lr);
     if (args_.benchmark) note_latency(iteration);
   }
 
   // The time that the data need to restart is not part of a step.
-  void restart_clock() { tic_ = now(); }
+  void restart_clock() { tic_ = core::steady_seconds(); }
 
   Metrics epoch_data() {
     Metrics data{{"loss", meter("loss").avg()}, {"epoch_time", batch_time_.sum()}, {"ips", images_per_second()}};
@@ -189,7 +184,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
     }
     train::Evaluator& evaluator = exe.evaluator(program);
     core::apply_team_affinity();
-    train::begin_rank_evaluation(ranks, done, exe.scope());
+    train::begin_rank_evaluation(ranks, -1, exe.scope());  // its first batch compiles, as a first step does
     const auto evaluate = [&] {
       if (exe.stopping()) throw core::Error(core::ErrorCode::kCancelled, "a stop was asked for");
       return evaluator.run(*loader.source(), 1, /*may_be_empty=*/ranks != nullptr);
@@ -206,6 +201,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
         if (error.code() != core::ErrorCode::kCancelled) throw;
         break;
       }
+      if (ranks != nullptr && done == 0) ranks->progress("evaluation", done);
       meters.step(done + 1, {result.loss, result.top_1, result.top_5, result.samples, result.input_seconds});
     }
   }

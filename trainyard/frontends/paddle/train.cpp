@@ -27,6 +27,7 @@
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/process_group/start_agreement.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/session/start_facts.h"
 #include "trainyard/train/session/training_session.h"
 
@@ -199,7 +200,8 @@ void Run::begin_from_weights() {
     exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) { set.copy_from(*model->parameters); });
   } else {
     const formats::TensorFile file =
-        model ? train::tensor_file_of(*model->parameters, path) : formats::open_tensor_file(path);
+        model ? train::tensor_file_of(*model->parameters, path)
+              : train::named_for_graph(formats::open_tensor_file(path), train_.body()->graph);
     train::LoadedWeights loaded;
     exe_.trainer(train_).change_parameters([&](nn::ParameterSet& set) {
       loaded = train::load_weights(file, set, args_.num_of_class);

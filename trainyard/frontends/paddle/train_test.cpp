@@ -3,8 +3,13 @@
 
 #include <chrono>
 #include <cmath>
+#include <cstdio>
+#include <functional>
+#include <future>
 #include <regex>
 #include <sstream>
+#include <thread>
+#include <utility>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -189,7 +194,11 @@ TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   for (const auto& [name, value] : report[1]["data"].items()) names.push_back(name);
   EXPECT_THAT(names, testing::UnorderedElementsAre("train.loss", "train.top1", "train.top5", "train.data_time",
                                                    "train.compute_time", "train.batch_time", "train.ips", "train.lr"));
-  EXPECT_NEAR(report[1]["data"]["train.lr"], 0.05 / 5, 1e-12) << "the second step's rate";
+  const Json& step = report[1]["data"];
+  EXPECT_NEAR(step["train.lr"], 0.05 / 5, 1e-12) << "the second step's rate";
+  const double batch_time = step["train.batch_time"], ips = step["train.ips"];
+  EXPECT_NEAR(step["train.data_time"].get<double>() + step["train.compute_time"].get<double>(), batch_time, 1e-9);
+  EXPECT_NEAR(ips * batch_time, 5, 1e-9) << "the images of a step";
   EXPECT_EQ(result_.eval.size(), 5u);
   EXPECT_FALSE(result_.stopped);
   for (const int64_t epoch : {0, 1}) {
@@ -254,6 +263,15 @@ TEST_F(TrainAndEvaluate, TakesFromTheCheckpointWhatNoOptionSays) {
   EXPECT_EQ(settled.num_of_class, kClasses);
   EXPECT_EQ(settled.crop_size, kSide);
   EXPECT_EQ(settled.resize_short, 36);
+  Arguments sized = plain();
+  sized.model_arch_name = args.model_arch_name;
+  sized.image_shape = {3, 40, 40};
+  sized.crop_size = 40;
+  sized.resize_short = 50;
+  settle(sized);
+  EXPECT_EQ(sized.crop_size, 40) << "what is given stays";
+  EXPECT_EQ(sized.resize_short, 50);
+  EXPECT_THAT(sized.image_shape, testing::ElementsAre(3, 40, 40));
   ::testing::internal::CaptureStderr();
   out_of(plain());
   EXPECT_THAT(::testing::internal::GetCapturedStderr(),
@@ -367,6 +385,14 @@ TEST_F(TrainAndEvaluate, BeginsWithTheWeightsOfACheckpointForOtherClasses) {
   }
   EXPECT_EQ(others, 2) << "weight and bias of the head";
   EXPECT_GT(masks, 0);
+
+  // With as many classes the head is the checkpoint's, too.
+  Arguments same = tuned;
+  same.output_dir = own_.file("same");
+  same.report_file = own_.file("same.json");
+  same.num_of_class = args.num_of_class;
+  out_of(same);
+  EXPECT_TRUE(weights_in(same, 0).equal(weights_in(args, 0)));
 }
 
 // Its steps are no epoch, and it does not complete the one in which the checkpoint was saved.
@@ -432,23 +458,53 @@ TEST_F(TrainAndEvaluate, RepeatsTheEvaluationThatAStopHasCutOff) {
   }
 }
 
-// The stop comes when the epoch's folder is there: behind the last step, and before the checkpoint in it is complete.
+// Calls a function in the line that completes so many.
+class CallingBuffer : public std::stringbuf {
+ public:
+  CallingBuffer(int lines, std::function<void()> call) : lines_(lines), call_(std::move(call)) {}
+  int sync() override {
+    if (--lines_ == 0) call_();
+    return 0;
+  }
+
+ private:
+  int lines_;
+  std::function<void()> call_;
+};
+
+// The stop comes when the epoch's folder is there: behind the last step. The run cannot come to its evaluation before,
+// since the line that says that the epoch is saved waits for the error stream, which the watcher holds.
 TEST_F(TrainAndEvaluate, RepeatsTheEvaluationWhereAStopCameWhileTheEpochWasSaved) {
   Arguments args = arguments("saving");
   args.epochs = 1;
+  args.print_interval = 1;
   core::StopSource stop;
-  std::ostringstream out;
   ProgramResult cut;
   {
+    std::promise<void> trained, held;
     const core::Thread watcher({.name = "watcher"}, [&] {
-      const core::StopToken ended = stop.token();
-      while (!core::local_file_system().exists(checkpoint_directory(args, 0))) {
-        if (ended.wait_for(std::chrono::microseconds(100))) return;
+      trained.get_future().wait();
+      ::flockfile(stderr);
+      held.set_value();
+      const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+      while (!core::local_file_system().exists(checkpoint_directory(args, 0)) &&
+             std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
       }
       stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+      ::funlockfile(stderr);
     });
+    bool was_trained = false;
+    // 5 lines of steps, and that of the epoch.
+    CallingBuffer buffer(5 + 1, [&] {
+      was_trained = true;
+      trained.set_value();
+      held.get_future().wait();
+    });
+    std::ostream out(&buffer);
     EXPECT_EQ(core::message_of([&] { cut = train_and_evaluate(args, out, stop.token()); }), "no error");
-    stop.request_stop(core::StopReason::kRequested, "the run has ended");
+    EXPECT_TRUE(was_trained);
+    if (!was_trained) trained.set_value();
   }
   EXPECT_TRUE(cut.stopped);
   EXPECT_EQ(cut.train.size(), 3U) << "all steps of the epoch are done";
@@ -647,6 +703,23 @@ TEST(Run, AnEvaluationWithoutStepsIsRefused) {
   EXPECT_EQ(out.str(), "");
 }
 
+// The trainer keeps its hook. The function that it calls is the caller's, for this training alone.
+TEST(Run, TheFunctionOfATrainingIsNotCalledByLaterOnes) {
+  const Arguments args = tiny_arguments();
+  Program startup("startup"), main("train");
+  const Built built = build(args, train::tiny_graph(), main, startup, 4);
+  Executor exe(args.places, {.intra_op_threads = 1});
+  exe.run(startup);
+  EXPECT_EQ(exe.steps_per_epoch(), 0);
+  int64_t calls = 0;
+  exe.train(main, train::tiny_source(64, 8), {.steps_per_epoch = 2}, [&calls](const train::StepView&) { ++calls; });
+  EXPECT_EQ(calls, 2);
+  EXPECT_EQ(exe.steps_per_epoch(), 2);
+  exe.trainer(main).train({.steps_per_epoch = 3});
+  EXPECT_EQ(exe.trainer(main).global_step(), 5);
+  EXPECT_EQ(calls, 2);
+}
+
 // A run of the library on a source of the caller's own.
 TEST(Run, TriesABadReadOnceMore) {
   Arguments args = tiny_arguments();
@@ -674,7 +747,9 @@ TEST(Run, TriesABadReadOnceMore) {
   EXPECT_NE(::testing::internal::GetCapturedStderr().find("a bad image"), std::string::npos);
   EXPECT_EQ(source->position(), (data::Position{0, 32}));
   EXPECT_EQ(metrics.at(0).first, "loss");
-  EXPECT_EQ(built.fetchs["loss"].meter->count(), 32);
+  for (const char* name : {"loss", "top1", "top5"}) EXPECT_EQ(built.fetchs[name].meter->count(), 32) << name;
+  EXPECT_LE(built.fetchs["top1"].meter->avg(), built.fetchs["top5"].meter->avg());
+  EXPECT_LE(built.fetchs["top5"].meter->avg(), 1);
   EXPECT_DOUBLE_EQ(metrics.at(0).second, built.fetchs["loss"].meter->avg());
   ASSERT_EQ(metrics.size(), 3U);
   EXPECT_EQ(metrics[1].first, "epoch_time");

@@ -263,6 +263,8 @@ TEST(Trainers, SayWhatTheyCannotDo) {
   config.weights = config.checkpoint = "here";
   EXPECT_EQ(core::problem_of([&] { config.validate(); }),
             "a training begins from weights or from a checkpoint, not from both");
+  EXPECT_EQ(core::problem_of([&] { launch_train_with_config(config, SimpleTrainer()); }),
+            "a training begins from weights or from a checkpoint, not from both");
   config = tiny_config();
   config.callbacks = {nullptr};
   EXPECT_EQ(core::problem_of([&] { config.validate(); }), "a callback is null");

@@ -1,6 +1,5 @@
 #include "trainyard/frontends/tf_cnn/cluster_run.h"
 
-#include <bit>
 #include <optional>
 #include <ostream>
 #include <regex>
@@ -30,22 +29,19 @@ enum class Said : int64_t { kStep, kEnd, kStop };
 
 std::string end_text(const RunStatistics& statistics, const std::string& lines) {
   core::BodyWriter body;
-  const auto real = [&body](double value) { body.number(std::bit_cast<int64_t>(value)); };
   body.number(static_cast<int64_t>(Said::kEnd)).text(lines).number(statistics.num_workers).number(statistics.num_steps);
-  real(statistics.average_wall_time);
-  real(statistics.images_per_sec);
-  body.number(statistics.last_average_loss ? 1 : 0);
-  real(statistics.last_average_loss.value_or(0));
+  body.real(statistics.average_wall_time).real(statistics.images_per_sec);
+  body.number(statistics.last_average_loss ? 1 : 0).real(statistics.last_average_loss.value_or(0));
   body.number(statistics.stopped_by_signal ? 1 : 0);
   return body.take();
 }
 
 RunStatistics read_statistics(core::BodyReader& body) {
   RunStatistics statistics{.num_workers = body.number(), .num_steps = body.number()};
-  statistics.average_wall_time = std::bit_cast<double>(body.number());
-  statistics.images_per_sec = std::bit_cast<double>(body.number());
+  statistics.average_wall_time = body.real();
+  statistics.images_per_sec = body.real();
   const bool has_loss = body.number() != 0;
-  const double loss = std::bit_cast<double>(body.number());
+  const double loss = body.real();
   if (has_loss) statistics.last_average_loss = loss;
   statistics.stopped_by_signal = body.number() != 0;
   return statistics;

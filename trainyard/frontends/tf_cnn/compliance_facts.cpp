@@ -26,22 +26,24 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
   const optim::OptimizerNumbers numbers = update.all_numbers();
   const auto momentum = numbers.find("momentum");
   const double goal = run.options.stop_at_top_1_accuracy.value_or(0);
-  ComplianceFacts facts{.graph = run.graph,
-                        .seed = run.input.seed,
-                        .batch_size = run.examples_per_global_step(),
-                        .device_batch_size = run.batch_size,
-                        .train_examples = run.train_examples,
-                        .validation_examples = run.validation_examples,
-                        .shuffle_buffer = run.input.shuffle_buffer,
-                        .channels_last = run.options.data_format == "NHWC",
-                        .updates = run.mode() != RunMode::kForwardOnly,
-                        .detector = run.model->task == models::Task::kDetection,
-                        .own_loss = run.own.model != nullptr && run.own.model->loss_function(),
-                        .optimizer = compliance_name(update.optimizer),
-                        .momentum = momentum == numbers.end() ? 0 : momentum->second,
-                        .weight_decay = update.weight_decay,
-                        .eval_target = goal == 0 ? std::nullopt : std::optional(goal),
-                        .eval_epoch_offset = evaluation_offset(run.options.steps)};
+  ComplianceFacts facts{
+      .graph = run.graph,
+      .seed = run.input.seed,
+      .batch_size = run.examples_per_global_step(),
+      // What a batch norm sees.
+      .device_batch_size = run.batch_size * (run.options.device.sync_batch_norm ? run.total_replicas() : 1),
+      .train_examples = run.train_examples,
+      .validation_examples = run.validation_examples,
+      .shuffle_buffer = run.input.shuffle_buffer,
+      .channels_last = run.options.data_format == "NHWC",
+      .updates = run.mode() != RunMode::kForwardOnly,
+      .detector = run.model->task == models::Task::kDetection,
+      .own_loss = run.own.model != nullptr && run.own.model->loss_function(),
+      .optimizer = compliance_name(update.optimizer),
+      .momentum = momentum == numbers.end() ? 0 : momentum->second,
+      .weight_decay = update.weight_decay,
+      .eval_target = goal == 0 ? std::nullopt : std::optional(goal),
+      .eval_epoch_offset = evaluation_offset(run.options.steps)};
   if (!run.synthetic() && run.own.dataset == nullptr) {
     facts.images = run.input.transform;
     facts.images->training = facts.updates;

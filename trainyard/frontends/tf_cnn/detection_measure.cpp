@@ -1,7 +1,6 @@
 #include "trainyard/frontends/tf_cnn/detection_measure.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 
 #include <fmt/format.h>
@@ -28,12 +27,12 @@ std::string lines_of(const train::CocoMetric& metric) {
 train::CocoMetric metric_of_first(parallel::ProcessGroup& ranks, const std::vector<train::DetectionResult>& own) {
   core::BodyWriter body;
   if (ranks.rank() == 0) {
-    for (const double value : own.at(0).metric.values) body.number(std::bit_cast<int64_t>(value));
+    for (const double value : own.at(0).metric.values) body.real(value);
   }
   const std::string text = ranks.from_first("the numbers of an evaluation", body.take());
   core::BodyReader reader(text);
   train::CocoMetric metric;
-  for (double& value : metric.values) value = std::bit_cast<double>(reader.number());
+  for (double& value : metric.values) value = reader.real();
   return metric;
 }
 

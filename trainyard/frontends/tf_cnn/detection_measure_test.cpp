@@ -185,7 +185,13 @@ TEST_F(DetectionMeasureTest, ABatchWhoseSamplesAreNotKnownIsRefused) {
   const auto measure = measure_detections(options(kImages));
   data::Batch batch;
   batch.sample_indices = {0};
-  EXPECT_THROW(measure->add(batch, at::zeros({2, data::DefaultBoxes::ssd300().size(), 4 + kLabels})), core::Error);
+  const core::Error refused = core::thrown_by([&] {
+    measure->add(batch, at::zeros({2, data::DefaultBoxes::ssd300().size(), 4 + kLabels}));
+  });
+  EXPECT_EQ(refused.code(), core::ErrorCode::kInvalidArgument);
+  EXPECT_EQ(refused.detail().problem, "an evaluation of detections does not know which images it sees");
+  EXPECT_EQ(refused.detail().expected, "2 indices of samples");
+  EXPECT_EQ(refused.detail().actual, "1");
 }
 
 }  // namespace

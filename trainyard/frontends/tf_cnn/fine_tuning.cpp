@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <cmath>
 #include <string_view>
 #include <utility>
 
@@ -45,6 +46,12 @@ void choose(PreparedRun& run, const std::string& flag, const std::string& text, 
   record_value(run, flag, value);
 }
 
+// Returns the evaluations without a better one for which a training of so many epochs continues: a quarter of them.
+int64_t patience_of(double epochs) {
+  constexpr double kLeast = 5, kMost = 1e9;
+  return static_cast<int64_t>(std::clamp(std::ceil(epochs / 4), kLeast, kMost));
+}
+
 // The part of a setting that a run continues with: the checkpoint's, where it has one.
 int64_t continued(int64_t saved, int64_t rule) {
   return saved > 0 ? saved : rule;
@@ -75,7 +82,7 @@ void choose_freezing(PreparedRun& run, double epochs) {
 
 FineTuningLength fine_tuning_length(int64_t images) {
   constexpr int64_t kSteps = 12, kLeastBatch = 8, kMostBatch = 32, kMany = 5000, kMostBatchOfMany = 64;
-  constexpr int64_t kImagesInAll = 20'000, kLeastEpochs = 10, kMostEpochs = 60, kLeastPatience = 5;
+  constexpr int64_t kImagesInAll = 20'000, kLeastEpochs = 10, kMostEpochs = 60;
   const int64_t most = images < kMany ? kMostBatch : kMostBatchOfMany;
   const auto power_of_two =
       static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(images / kSteps, 1))));
@@ -83,7 +90,7 @@ FineTuningLength fine_tuning_length(int64_t images) {
       std::clamp((kImagesInAll + images - 1) / std::max<int64_t>(images, 1), kLeastEpochs, kMostEpochs);
   return {.batch_size = std::clamp(power_of_two, kLeastBatch, most),
           .num_epochs = epochs,
-          .early_stop = std::max(kLeastPatience, (epochs + 3) / 4)};
+          .early_stop = patience_of(static_cast<double>(epochs))};
 }
 
 void settle_fine_tuned_precision(PreparedRun& run) {
@@ -151,7 +158,9 @@ void settle_fine_tuning(PreparedRun& run) {
     choose(run, "num_learning_rate_warmup_epochs", fmt::format("{:g}", kWarmupPart * epochs), kWarmupPart * epochs);
   }
   if (std::exchange(asked.chooses_early_stop, false)) {
-    asked.early_stop = continued(saved.early_stop, length.early_stop);
+    // The epochs of whole batches may be a little more than those that were asked for.
+    const double asked_epochs = options.steps.num_epochs.value_or(0);
+    asked.early_stop = continued(saved.early_stop, patience_of(asked_epochs > 0 ? asked_epochs : epochs));
     options.early_stop = asked.early_stop;
   }
   if (std::exchange(asked.chooses_label_smoothing, false) && !run.train_data->has_label_sets()) {

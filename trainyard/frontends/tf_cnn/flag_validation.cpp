@@ -309,9 +309,9 @@ void check_trackers(const FlagValues& values, Dialect dialect) {
   const bool records = truthy(values, "train_dir") && values.integer("summary_verbosity") > 0 &&
                        values.integer("save_summaries_steps") > 0;
   if (dialect == Dialect::kTfCnnBenchmarks && !records) {
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "--trackers has no numbers to write: the run records none",
-                       .remedy = "add --train_dir, --summary_verbosity=1 and --save_summaries_steps=10"});
+    throw core::Error(
+        core::ErrorCode::kInvalidArgument,
+        {.problem = kNothingToTrack, .remedy = "add --train_dir, --summary_verbosity=1 and --save_summaries_steps=10"});
   }
   refuse_if(values.given("summary_verbosity") && values.integer("summary_verbosity") <= 0,
             "--trackers has nothing to write with --summary_verbosity=0");

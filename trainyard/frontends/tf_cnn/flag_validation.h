@@ -14,6 +14,9 @@
 
 namespace trainyard::frontends {
 
+// What the refusal of --trackers says where a run records nothing: by the flags, or by options filled by hand.
+inline constexpr const char* kNothingToTrack = "--trackers has no numbers to write: the run records none";
+
 // Flags whose texts are parsed by the checks.
 struct CheckedFlags {
   train::StepPlanOptions steps;

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/nn/execution/patch_whitening.h"
@@ -48,6 +49,10 @@ std::vector<train::FreezePeriod> periods_of(const PreparedRun& run) {
   return periods;
 }
 
+bool is_endless(const train::FreezePeriod& period) {
+  return period.end == train::FreezePeriod().end;
+}
+
 std::string description_of(const FreezeOptions& asked, bool whitens) {
   std::vector<std::string> parts = asked.patterns;
   if (whitens) parts.emplace_back("the first convolution's weight");
@@ -81,10 +86,25 @@ std::vector<std::string> head_parameters(const nn::Graph& graph) {
 
 void check_freezing(const PreparedRun& run, train::TowerTrainer& trainer) {
   if (run.options.freeze.empty() && run.options.whiten_images == 0) return;
-  for (const train::FreezePeriod& period : periods_of(run)) {
+  const std::vector<train::FreezePeriod> periods = periods_of(run);
+  for (const train::FreezePeriod& period : periods) {
     for (const std::string& pattern : period.patterns) trainer.set_trainable(pattern, false);
   }
+  // The step at which a run continues is not known yet: there, what is frozen from the first step to the last counts.
+  const auto existing = run.options.saving.existing_run.value_or(train::ExistingRun::kKeep);
+  const bool begins_new = existing != train::ExistingRun::kKeep;
   trainer.set_trainable("*", true);
+  for (const train::FreezePeriod& period : periods) {
+    if (!period.contains(0) || (!begins_new && !is_endless(period))) continue;
+    for (const std::string& pattern : period.patterns) trainer.set_trainable(pattern, false);
+  }
+  const bool trains_nothing = trainer.frozen_parameters().size() == trainer.parameters().segments().size();
+  trainer.set_trainable("*", true);
+  if (!trains_nothing) return;
+  throw core::Error(core::ErrorCode::kInvalidArgument,
+                    {.problem = "there is nothing to train: all parameters are frozen",
+                     .where = description_of(run.options.freeze, run.options.whiten_images > 0),
+                     .remedy = "leave some out of --freeze, --freeze_until or --freeze_after"});
 }
 
 void freeze_parameters(const PreparedRun& run, train::TowerTrainer& trainer) {

@@ -77,8 +77,7 @@ void check_evaluations(const TfCnnOptions& options) {
   refuse(options.tta != train::TestTimeAugmentation::kNone && !evaluates && !options.evaluate_each_epoch,
          "--tta is for evaluations, and this run has none",
          "pass it to `trainyard eval`, or with --eval_during_training_every_n_epochs");
-  const bool length = options.steps.num_eval_batches.value_or(0) != 0 || options.steps.num_eval_epochs.value_or(0) != 0;
-  refuse(options.eval_exact.value_or(false) && length,
+  refuse(options.eval_exact.value_or(false) && options.gives_eval_length(),
          "--eval_exact sees every image once, and --num_eval_batches or --num_eval_epochs gives another length",
          "pass one of them");
   refuse(options.explains_on_request() && options.mode == RunMode::kForwardOnly,

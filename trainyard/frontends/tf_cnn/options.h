@@ -134,6 +134,10 @@ struct TfCnnOptions {
   FlagRecord flags{};
   std::vector<std::string> warnings{};  // logged when the run begins
 
+  // Returns whether --num_eval_batches or --num_eval_epochs gives the length of evaluations.
+  [[nodiscard]] bool gives_eval_length() const {
+    return steps.num_eval_batches.value_or(0) != 0 || steps.num_eval_epochs.value_or(0) != 0;
+  }
   // Returns whether evaluations explain more than their dialect does.
   [[nodiscard]] bool explains_on_request() const { return !top_k.empty() || calibration_bins || most_wrong; }
 

@@ -12,6 +12,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/crc32c.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/files/listing_cache.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/formats/tensors/tensor_file.h"
@@ -21,6 +22,7 @@
 #include "trainyard/frontends/model/shared_model.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/fine_tuning.h"
+#include "trainyard/frontends/tf_cnn/output/graph_files.h"
 #include "trainyard/frontends/tf_cnn/own_model.h"
 #include "trainyard/frontends/tf_cnn/quantized_runs.h"
 #include "trainyard/frontends/tf_cnn/run_agreement.h"
@@ -29,6 +31,7 @@
 #include "trainyard/nn/execution/measuring_time.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/parallel/process_group/start_agreement.h"
+#include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/profile/machine_limit_share.h"
 
 namespace trainyard::frontends {
@@ -38,8 +41,7 @@ namespace {
 // which have no end.
 bool evaluates_exactly(const TfCnnOptions& options, bool synthetic) {
   if (options.eval_exact) return *options.eval_exact;
-  const bool length = options.steps.num_eval_batches.value_or(0) != 0 || options.steps.num_eval_epochs.value_or(0) != 0;
-  return options.dialect == Dialect::kTrainyard && !length && !synthetic;
+  return options.dialect == Dialect::kTrainyard && !options.gives_eval_length() && !synthetic;
 }
 
 std::string label_of(const PreparedRun& run, const DatasetChoice& choice, core::FileSystem& files) {
@@ -116,13 +118,24 @@ void settle_batch_size(PreparedRun& run) {
   }
 }
 
+// Returns whether a graph is written as ONNX. An evaluation writes none.
+bool writes_onnx_graph(const TfCnnOptions& options) {
+  if (options.mode == RunMode::kEvaluation) return false;
+  const DisplayOptions& display = options.display;
+  const std::string& prefix = display.partitioned_graph_file_prefix;
+  const std::string part = prefix.empty() ? "" : partition_path(prefix, "/gpu:0");
+  const auto is_onnx = [](const std::string& path) { return !path.empty() && !path.ends_with("txt"); };
+  return is_onnx(display.graph_file) || is_onnx(part);
+}
+
 // Meets the other processes, where there are any, and opens the devices.
 void open_devices_of(PreparedRun& run) {
   const TfCnnOptions& options = run.options;
   run.device = open_device(options.device, {.evaluation = options.mode == RunMode::kEvaluation,
                                             .forward_only = options.mode == RunMode::kForwardOnly,
                                             .decodes_on_gpu = options.input.decode_on_gpu,
-                                            .prunes = options.update.sparsity.has_value()});
+                                            .prunes = options.update.sparsity.has_value(),
+                                            .writes_onnx_graph = writes_onnx_graph(options)});
   settle_quantization_aware_device(run);
 }
 
@@ -331,9 +344,14 @@ bool evaluates_file(const PreparedRun& run) {
 
 namespace {
 
-// Returns a text that differs where a file has other weights. Of a checkpoint, of which the step is known, that.
+// Returns a text that differs where a file or a checkpoint has other weights, whose checksums a checkpoint's manifest
+// has.
 std::string values_text(const OpenedModel& opened) {
-  if (opened.weights == nullptr) return fmt::format("a checkpoint of step {}", opened.checkpoint.global_step);
+  if (opened.weights == nullptr) {
+    const std::string manifest =
+        core::local_file_system().read_file(core::join_path(opened.checkpoint.path, train::kManifestFile));
+    return fmt::format("a checkpoint of step {}, {:08x}", opened.checkpoint.global_step, core::crc32c(manifest));
+  }
   uint32_t checksum = 0;
   for (const formats::StoredTensor& tensor : opened.weights->tensors()) {
     checksum = core::crc32c(formats::describe(tensor), core::crc32c(tensor.name, checksum));

@@ -10,6 +10,7 @@
 #include "trainyard/core/base/progress.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/formats/logs/event_file.h"
+#include "trainyard/frontends/tf_cnn/flag_validation.h"
 #include "trainyard/train/monitors/curve_svg.h"
 #include "trainyard/train/monitors/mlflow_monitor.h"
 #include "trainyard/train/monitors/monitors.h"
@@ -97,7 +98,7 @@ std::vector<std::unique_ptr<train::Monitor>> make_monitors(const PreparedRun& ru
   if (!records_metrics(run)) {
     if (!tracked || !run.device.is_chief()) return monitors;
     throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = "--trackers has no numbers to write: the run records none",
+                      {.problem = kNothingToTrack,
                        .remedy = "add --train_dir (and, with flags alone, --summary_verbosity=1 "
                                  "--save_summaries_steps=10)"});
   }

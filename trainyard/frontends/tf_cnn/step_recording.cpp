@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <memory>
 #include <span>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 
@@ -12,6 +14,7 @@
 #include "trainyard/formats/logs/tf_profile.h"
 #include "trainyard/frontends/tf_cnn/output/device_name.h"
 #include "trainyard/frontends/tf_cnn/output/graph_files.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/train/callbacks/recording_callback.h"
 #include "trainyard/train/profile/layer_report.h"
 #include "trainyard/train/profile/step_trace.h"
@@ -28,6 +31,22 @@ void write(const std::string& path, const std::string& text) {
   core::FileSystem& files = core::local_file_system();
   if (const std::string folder = core::parent_path(path); !folder.empty()) files.make_directories(folder);
   core::write_user_output(path, text, files);
+}
+
+// Returns what the steps were, if not a training in float32 of images of the model's own size, as `trainyard bench
+// layers` calls it.
+std::vector<std::string> conditions_of(const PreparedRun& run) {
+  std::vector<std::string> conditions;
+  if (const nn::Size2d size = run.options.image_size; size != nn::Size2d(0)) {
+    conditions.push_back("images of " + models::image_size_text(size));
+  }
+  const bool forward_only = run.mode() == RunMode::kForwardOnly;
+  std::string dtype = run.device.dtype == at::kBFloat16 ? "bfloat16" : run.device.dtype == at::kHalf ? "float16" : "";
+  if (forward_only && run.options.trt_mode == "INT8") dtype = dtype.empty() ? "int8" : "int8 and " + dtype;
+  if (!dtype.empty()) conditions.push_back(dtype);
+  const bool frozen = run.options.freeze_when_forward_only;
+  if (forward_only) conditions.emplace_back(frozen ? "forward only, frozen" : "forward only");
+  return conditions;
 }
 
 // Returns the last but one step of the warm-up, or the run's first one.
@@ -80,8 +99,9 @@ void add_recordings(train::Trainer& trainer, const std::function<void(train::Ste
            print(fmt::format("Dumping {} to {}", run.own_dialect() ? "profile" : "ProfileProto", path));
            write(files.proto, formats::tf_profile_proto(train::tf_profile(steps, run.graph, recorded.images)));
            const auto element = static_cast<int64_t>(c10::elementSize(run.device.dtype));
-           const train::LayerReport report = train::layer_report(
-               steps, run.graph, recorded.executor, {.batch = recorded.images, .activation_bytes = element});
+           train::LayerReport report = train::layer_report(steps, run.graph, recorded.executor,
+                                                           {.batch = recorded.images, .activation_bytes = element});
+           report.conditions = conditions_of(run);
            write(files.json, train::layer_time_json(report));
            std::string table = train::operator_time_table(report, kPrintedOperators);
            table.pop_back();  // `print` ends the line

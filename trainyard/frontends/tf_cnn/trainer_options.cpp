@@ -158,6 +158,29 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
           trained.classes.names};
 }
 
+// Returns the parameters and statistics of the network's auxiliary classifiers, if the file has none of them: a run's
+// folder gives the main output's weights, and some files were published without.
+std::vector<std::string> new_auxiliary(const formats::TensorFile& file, const nn::Graph& graph,
+                                       const std::vector<std::string>& beginnings) {
+  const auto is_auxiliary = [&](const std::string& name) {
+    return std::any_of(beginnings.begin(), beginnings.end(),
+                       [&](const std::string& beginning) { return name.starts_with(beginning); });
+  };
+  std::vector<std::string> names;
+  for (const formats::StoredTensor& stored : file.tensors()) {
+    if (is_auxiliary(stored.name)) return names;
+  }
+  for (const nn::Node& node : graph.nodes) {
+    for (const nn::ParameterSpec& each : node.parameters) {
+      if (is_auxiliary(each.name)) names.push_back(each.name);
+    }
+    for (const nn::BufferSpec& each : node.buffers) {
+      if (is_auxiliary(each.name)) names.push_back(each.name);
+    }
+  }
+  return names;
+}
+
 std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
   if (const std::string& backbone = run.options.backbone_model_path; !backbone.empty() && run.device.is_chief()) {
     return [backbone, graph = run.graph](nn::ParameterSet& parameters) {
@@ -170,24 +193,30 @@ std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
   if (run.options.weights.empty()) return whitening;
   return [path = run.options.weights, model = run.model->name, averaged = run.options.average.averaged_weights,
           classes = run.num_classes, graph = run.graph, fine_tunes = run.options.fine_tune.has_value(),
-          names = run.classes.names,
-          left_out = run.options.auxiliary_heads ? std::vector<std::string>()
-                                                 : run.model->auxiliary](nn::ParameterSet& parameters) {
+          names = run.classes.names, has_auxiliary = run.options.auxiliary_heads,
+          auxiliary = run.model->auxiliary](nn::ParameterSet& parameters) {
     const StartWeights start = open_start(path, model, averaged);
+    const formats::TensorFile file = train::named_for_graph(start.file, graph);
     // A head that a fine-tuning keeps is for the same classes in the same order.
     const bool same_classes = !start.classes.empty() && start.classes == names;
-    const std::vector<std::string> new_head =
+    std::vector<std::string> new_head =
         fine_tunes && !same_classes ? head_parameters(graph) : std::vector<std::string>();
+    if (has_auxiliary) {
+      const std::vector<std::string> all = new_auxiliary(file, graph, auxiliary);
+      new_head.insert(new_head.end(), all.begin(), all.end());
+    }
     const train::LoadedWeights loaded =
-        train::load_weights(train::named_for_graph(start.file, graph), parameters, classes, left_out,
+        train::load_weights(file, parameters, classes, has_auxiliary ? std::vector<std::string>() : auxiliary,
                             train::position_grids(graph, start.image_size), new_head);
     const std::string heads = fmt::format("{}", fmt::join(loaded.head, ", "));
     if (fine_tunes) {
       core::log::info("{} tensors are taken from {}; new, for {} classes: {}", loaded.tensors, path, classes,
                       heads.empty() ? "none, since the weights are for these classes" : heads);
-    } else if (!loaded.head.empty()) {
+    } else if (loaded.file_classes > 0) {
       core::log::warning("{} is for {} classes: the head is new, for {} ({})", path, loaded.file_classes, classes,
                          heads);
+    } else if (!loaded.head.empty()) {
+      core::log::warning("{} gives no auxiliary classifiers: they begin with new values ({})", path, heads);
     }
   };
 }

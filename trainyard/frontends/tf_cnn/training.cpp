@@ -1,5 +1,4 @@
 #include <algorithm>
-#include <bit>
 #include <memory>
 #include <optional>
 #include <ostream>
@@ -96,11 +95,11 @@ class RankMeans : public train::Callback {
     if (!last && !wanted_(local_steps_.of(view), trainer.global_step())) return;
     std::vector<double> means = own_(view);
     core::BodyWriter body;
-    for (const double number : means) body.number(std::bit_cast<int64_t>(number));
+    for (const double number : means) body.real(number);
     std::fill(means.begin(), means.end(), 0.0);
     for (const std::string& text : ranks_->gather("losses of a step", body.take())) {
       core::BodyReader numbers(text);
-      for (double& mean : means) mean += std::bit_cast<double>(numbers.number());
+      for (double& mean : means) mean += numbers.real();
     }
     for (double& mean : means) mean /= ranks_->size();
     last_ = {trainer.global_step(), std::move(means)};
@@ -224,6 +223,7 @@ class TrainingRun {
   RunSteps steps_;
   std::optional<PreparedRun> plain_;  // the run, whose evaluations see each image once
   std::optional<ValidationRun> validation_;
+  bool evaluates_again_ = false;           // the first evaluation compiles, and has the time of a first step
   std::optional<int64_t> evaluated_step_;  // of the last evaluation; nothing: validation_ has predicted in another one
   struct Evaluated {
     train::Evaluation evaluation;
@@ -426,7 +426,8 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.evaluate = [this] {
     trainer_.wait();
     if (recalibration_ && train::has_stale_statistics(trainer_)) recalibration_->run(trainer_.global_step());
-    train::begin_rank_evaluation(ranks(), trainer_.global_step(), evaluated_parameters());
+    const bool again = std::exchange(evaluates_again_, true);
+    train::begin_rank_evaluation(ranks(), again ? trainer_.global_step() : -1, evaluated_parameters());
     return run_validation();
   };
   if (run_.options.tta != train::TestTimeAugmentation::kNone) {

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <fmt/ostream.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/train/callbacks/summary_time.h"
@@ -16,10 +17,6 @@ namespace {
 constexpr const char* kStepsPerEpoch = "steps_per_epoch";
 
 using Values = std::vector<std::pair<std::string, double>>;
-
-double seconds_between(std::chrono::steady_clock::time_point from, std::chrono::steady_clock::time_point to) {
-  return std::chrono::duration<double>(to - from).count();
-}
 
 double rate_of(int64_t images, double seconds) {
   return seconds > 0 ? static_cast<double>(images) / seconds : 0;
@@ -68,7 +65,7 @@ void CtlEpochs::after_step(train::Trainer& trainer, const train::StepView& view)
 void CtlEpochs::print_rate(int64_t global_step) {
   const Clock::time_point now = Clock::now();
   fmt::print(*options_.out, "global_step: {} images_per_sec: {:.1f}\n", global_step,
-             rate_of(line_steps_ * options_.plan.global_batch_size, seconds_between(*line_began_, now)));
+             rate_of(line_steps_ * options_.plan.global_batch_size, core::seconds_between(*line_began_, now)));
   options_.out->flush();
   line_began_ = now;
   line_steps_ = 0;
@@ -76,7 +73,7 @@ void CtlEpochs::print_rate(int64_t global_step) {
 
 void CtlEpochs::after_epoch(train::Trainer& trainer) {
   epoch_ended_ = Clock::now();
-  epoch_seconds_ = seconds_between(epoch_began_, epoch_ended_);
+  epoch_seconds_ = core::seconds_between(epoch_began_, epoch_ended_);
   fmt::print(*options_.out, "epoch: {} time_taken: {:.1f}\n", trainer.epoch() - 1, epoch_seconds_);
 }
 

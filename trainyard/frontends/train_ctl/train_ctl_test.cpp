@@ -312,6 +312,79 @@ TEST_F(TrainCtl, RanksWithoutTheRunMakeTheImagesOfItsCheckpoint) {
   });
 }
 
+TEST(TrainCtlFlags, EachReachesItsParameter) {
+  core::FlagTable table;
+  declare_train_ctl_flags(table);
+  const auto read = [&](const std::vector<std::string>& flags) {
+    return read_train_ctl_params(core::parse_flags(table, flags));
+  };
+  const TrainCtlParams params = read({"--image_width=40",
+                                      "--image_height=24",
+                                      "--image_format=channels_first",
+                                      "--data_dir=data",
+                                      "--data_idx_dir=idx",
+                                      "--dali_mode=CPU",
+                                      "--dali_threads=3",
+                                      "--distort_color",
+                                      "-b5",
+                                      "-i7",
+                                      "-uepoch",
+                                      "--momentum=0.75",
+                                      "--precision=bf16",
+                                      "--loss_scale=64",
+                                      "--use_xla",
+                                      "--devices=2",
+                                      "--horovod",
+                                      "--seed=9",
+                                      "--log_dir=log",
+                                      "--export_dir=export",
+                                      "--tensorboard_dir=b",
+                                      "--display_every=11"});
+  EXPECT_EQ(params.image_width, 40);
+  EXPECT_EQ(params.image_height, 24);
+  EXPECT_EQ(params.image_format, "channels_first");
+  EXPECT_EQ(params.data_dir, "data");
+  EXPECT_EQ(params.data_idx_dir, "idx");
+  EXPECT_EQ(params.dali_mode, "CPU");
+  EXPECT_EQ(params.dali_threads, 3);
+  EXPECT_TRUE(params.distort_color && params.horovod);
+  EXPECT_EQ(params.batch_size, 5);
+  EXPECT_EQ(params.num_iter, 7);
+  EXPECT_EQ(params.iter_unit, "epoch");
+  EXPECT_EQ(params.momentum, 0.75);
+  EXPECT_EQ(params.precision, "bf16");
+  EXPECT_EQ(params.loss_scale, 64);
+  EXPECT_EQ(params.use_xla, true);
+  EXPECT_EQ(params.devices, 2);
+  EXPECT_EQ(params.seed, 9U);
+  EXPECT_EQ(params.log_dir, "log");
+  EXPECT_EQ(params.export_dir, "export");
+  EXPECT_EQ(params.tensorboard_dir, "b");
+  EXPECT_EQ(params.display_every, 11);
+  const TrainCtlParams plain = read({});
+  EXPECT_EQ(plain.batch_size, 256);
+  EXPECT_EQ(plain.num_iter, 300);
+  EXPECT_EQ(plain.iter_unit, "batch");
+  EXPECT_EQ(plain.dali_threads, std::nullopt) << "its default depends on --dali_mode";
+  EXPECT_EQ(plain.display_every, 10);
+}
+
+// Each line is seen when it is printed: what follows may take long.
+TEST(TrainCtlFlags, ScriptArgumentsAreALineEach) {
+  core::FlagTable table;
+  table.text("name", std::nullopt, "not set");
+  table.integer("count", 3, "given");
+  table.integer("threads", 4, "by a rule").automatic("all");
+  table.integer("more_threads", 4, "by a rule, and given").automatic("all");
+  table.boolean("quiet", false, "by default");
+  std::vector<std::string> lines;
+  Heard heard([&](const std::string& line) { lines.push_back(line); });
+  std::ostream out(&heard);
+  print_script_arguments(core::parse_flags(table, {"--count=5", "--more_threads=2"}), out);
+  EXPECT_EQ(lines, (std::vector<std::string>{"Script arguments:", "  --name=", "  --count=5",
+                                             "  --threads=", "  --more_threads=2", "  --quiet=false"}));
+}
+
 TEST(TrainCtlFlags, OfATrainingAreWarnedOfInAPrediction) {
   core::FlagTable table;
   declare_train_ctl_flags(table);

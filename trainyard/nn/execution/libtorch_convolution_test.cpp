@@ -181,28 +181,56 @@ TEST_F(LibtorchConvolution, IsRightAndStaysInsideItsMemory) {
 // oneDNN's gradient of weights in 16 bits leaves those that meet no pixel as the memory was. That takes a processor
 // with AVX512_BF16; a gradient of NaN shows everywhere who makes them zero.
 TEST_F(LibtorchConvolution, WeightsThatMeetNoPixelHaveAGradientOfZero) {
+  struct Map {
+    Convolution op;
+    std::array<int64_t, 2> padding, size;
+    int met;  // positions of the kernel that meet a pixel
+  };
+  const auto reach = [](int64_t kernel, int64_t dilation) { return dilation * (kernel - 1) + 1; };
+  const auto outputs = [&](int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
+    return (in + 2 * pad - reach(kernel, dilation)) / stride + 1;
+  };
+  const auto meets = [&](int64_t k, int64_t in, int64_t kernel, int64_t stride, int64_t dilation, int64_t pad) {
+    for (int64_t o = 0; o < outputs(in, kernel, stride, dilation, pad); ++o) {
+      const int64_t pixel = o * stride + k * dilation - pad;
+      if (pixel >= 0 && pixel < in) return true;
+    }
+    return false;
+  };
   const at::AutoGradMode on(true);
-  for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    for (const at::MemoryFormat layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
-      // Two of the 3 x 5 positions, in the middle row, meet the two pixels of the map.
-      const Convolution op{.kernel = {3, 5}, .stride = {2, 3}};
-      const std::array<int64_t, 2> padding{1, 2};
-      const auto nan = [&](at::IntArrayRef sizes) {
-        return at::full(sizes, std::nan(""), at::TensorOptions(dtype).memory_format(layout));
-      };
-      const at::Tensor x = nan({5, 16, 1, 2}), gradient = nan({5, 32, 1, 1});
-      at::Tensor weight = at::zeros({32, 16, 3, 5}, at::TensorOptions(dtype)).contiguous(layout);
-      const at::Tensor direct = libtorch_convolution_backward(op, padding, gradient, x, weight, false, true).weight;
-      weight.requires_grad_(true);
-      libtorch_convolution(op, padding, x, weight, {}).backward(gradient);
-      for (const at::Tensor& found : {direct, weight.grad()}) {
-        for (int64_t row = 0; row < 3; ++row) {
-          for (int64_t column = 0; column < 5; ++column) {
-            const at::Tensor place = found.select(2, row).select(2, column);
-            const bool met = row == 1 && (column == 2 || column == 3);
-            EXPECT_TRUE(met ? at::isnan(place).all().item<bool>() : place.eq(0).all().item<bool>())
-                << toString(dtype) << ", " << layout << ", row " << row << ", column " << column;
+  // Two of the 3 x 5 positions, in the middle row, meet the two pixels of the first map; in the second all rows do. The
+  // windows of the third are wide in one direction.
+  for (const Map& map : {Map{{.kernel = {3, 5}, .stride = {2, 3}}, {1, 2}, {1, 2}, 2},
+                         Map{{.kernel = {3, 5}, .stride = {1, 3}}, {1, 2}, {2, 2}, 6},
+                         Map{{.kernel = {2, 3}, .dilation = {1, 2}}, {0, 2}, {2, 1}, 2}}) {
+    const auto& [op, padding, size, met_positions] = map;
+    const Size2d kernel = op.kernel, stride = op.stride, dilation = op.dilation;
+    const int64_t rows = outputs(size[0], kernel.height, stride.height, dilation.height, padding[0]);
+    const int64_t columns = outputs(size[1], kernel.width, stride.width, dilation.width, padding[1]);
+    for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
+      for (const at::MemoryFormat layout : {at::MemoryFormat::Contiguous, at::MemoryFormat::ChannelsLast}) {
+        const auto nan = [&](at::IntArrayRef sizes) {
+          return at::full(sizes, std::nan(""), at::TensorOptions(dtype).memory_format(layout));
+        };
+        const at::Tensor x = nan({5, 16, size[0], size[1]}), gradient = nan({5, 32, rows, columns});
+        at::Tensor weight =
+            at::zeros({32, 16, kernel.height, kernel.width}, at::TensorOptions(dtype)).contiguous(layout);
+        const at::Tensor direct = libtorch_convolution_backward(op, padding, gradient, x, weight, false, true).weight;
+        weight.requires_grad_(true);
+        libtorch_convolution(op, padding, x, weight, {}).backward(gradient);
+        for (const at::Tensor& found : {direct, weight.grad()}) {
+          int met = 0;
+          for (int64_t row = 0; row < kernel.height; ++row) {
+            for (int64_t column = 0; column < kernel.width; ++column) {
+              const at::Tensor place = found.select(2, row).select(2, column);
+              const bool here = meets(row, size[0], kernel.height, stride.height, dilation.height, padding[0]) &&
+                                meets(column, size[1], kernel.width, stride.width, dilation.width, padding[1]);
+              met += here ? 1 : 0;
+              EXPECT_TRUE(here ? at::isnan(place).all().item<bool>() : place.eq(0).all().item<bool>())
+                  << toString(dtype) << ", " << layout << ", row " << row << ", column " << column;
+            }
           }
+          EXPECT_EQ(met, met_positions);
         }
       }
     }

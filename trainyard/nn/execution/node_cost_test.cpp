@@ -72,5 +72,22 @@ TEST(NodeCosts, CountWhatALayersGradientReadsAgain) {
   EXPECT_EQ(backward(7), 3 * kMap) << "local response norm";
 }
 
+// 0 input 6x2x2, 1 first, 2 up, 3 length, 4 attention 2x2x2, 5 flat, 6 fc 3
+TEST(NodeCosts, CountWhatTheGradientsOfOtherLayersReadAgain) {
+  GraphBuilder b({.image = {6, 2, 2}, .name = "others"});
+  auto x = b.convolution("first", b.input(), {.out_channels = 6, .kernel = 1});
+  x = b.l2_norm("length", b.transposed_convolution("up", x, {.out_channels = 6}), {});
+  x = b.flatten("flat", b.attention("attention", x, {.heads = 2}));
+  const Graph others = b.build(b.linear("fc", x, {.out_features = 3}));
+  const NodeCosts costs(others, {.batch = 1, .activation_bytes = 2, .parameter_bytes = 4});
+  constexpr int64_t kMap = 24LL * 2, kHeads = 8LL * 2, kLogits = 3LL * 2;
+  const auto backward = [&](int node) { return costs.bytes(std::vector<int>{node}, kBackward); };
+  EXPECT_EQ(backward(2), 3 * kMap + 2 * 36 * 4) << "transposed convolution";
+  EXPECT_EQ(backward(3), 3 * kMap + 2 * 6 * 4) << "length";
+  EXPECT_EQ(backward(4), kHeads + 2 * kMap) << "attention";
+  EXPECT_EQ(backward(5), 2 * kHeads) << "another view";
+  EXPECT_EQ(backward(6), kLogits + 2 * kHeads + 2 * (8 + 1) * 3 * 4) << "linear layer";
+}
+
 }  // namespace
 }  // namespace trainyard::nn::node_cost_test

@@ -1,6 +1,8 @@
 #include "trainyard/nn/execution/parameter_set.h"
 
+#include <algorithm>
 #include <cmath>
+#include <cstdint>
 #include <functional>
 #include <limits>
 #include <string>
@@ -15,6 +17,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
 
 namespace trainyard::nn::parameter_set_test {
@@ -98,6 +101,32 @@ TEST(ParameterSet, InitializesEachByItsNameOnAnyThreadCount) {
   initialize_tensor(two, Initializer::truncated_normal(1), 5, "w");
   at::set_num_threads(threads);
   EXPECT_TRUE(at::equal(one, two));
+}
+
+// A seed means these numbers: each 4,096 elements are a stream of the name and their place in that order.
+TEST(Initializers, AreTheStreamsOfTheirChunks) {
+  constexpr int64_t kChunk = 4096, kCount = 2 * kChunk + 5;
+  std::vector<float> normals(kCount), truncated(kCount), uniforms(kCount);
+  for (int64_t begin = 0; begin < kCount; begin += kChunk) {
+    const int64_t size = std::min(kChunk, kCount - begin);
+    const auto stream = [&] { return core::RandomStream(7, "conv.weight", {static_cast<uint64_t>(begin / kChunk)}); };
+    stream().normals(normals.data() + begin, size);
+    stream().truncated_normals(truncated.data() + begin, size);
+    stream().uniforms(-0.25F, 0.25F, uniforms.data() + begin, size);
+  }
+  const auto expect_filled = [&](const Initializer& init, const std::vector<float>& drawn, float scale) {
+    for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+      at::Tensor filled = at::empty({kCount}, dtype);
+      initialize_tensor(filled, init, 7, "conv.weight");
+      const at::Tensor numbers = filled.to(at::kFloat);
+      for (size_t i = 0; i < drawn.size(); ++i) {
+        ASSERT_EQ(numbers.const_data_ptr<float>()[i], scale * drawn[i]) << i << " of " << at::toString(dtype);
+      }
+    }
+  };
+  expect_filled(Initializer::normal(0.5), normals, 0.5F);
+  expect_filled(Initializer::truncated_normal(2), truncated, 2);
+  expect_filled(Initializer::uniform(0.25), uniforms, 1);
 }
 
 struct Moments {

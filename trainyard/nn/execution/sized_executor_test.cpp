@@ -59,6 +59,41 @@ TEST(SizedExecutor, GivesTheBitsOfAnExecutorForEachSize) {
   }
 }
 
+// Height and width are told apart, and each input counts: a second one has the size of the images.
+TEST(SizedExecutor, TakesTheNetworkWhoseInputsFit) {
+  const auto graph_of = [](int64_t height, int64_t width) {
+    GraphBuilder b({.image = {3, height, width}, .name = "two"});
+    const auto x = b.add("sum", {b.input(), b.input("depth", {3, height, width})});
+    return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 4}));
+  };
+  ParameterSet set;
+  const auto executor = make_sized_executor("reference", graph_of(6, 6), {graph_of(6, 8), graph_of(8, 6)},
+                                            {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  set.initialize(3);
+  const auto run = [&](const Shape& images, const Shape& depth) {
+    return core::message_of([&] {
+      const at::Tensor one = at::randn(images), other = at::randn(depth);
+      const at::Tensor logits = executor->run({{"images", one}, {"depth", other}}, {})["logits"];
+      const at::Tensor mean = one.add(other).mean(at::IntArrayRef{2, 3});
+      const at::Tensor weight = set.value(*set.find("fc.weight")), bias = set.value(*set.find("fc.bias"));
+      EXPECT_LE(logits.sub(mean.matmul(weight.t())).sub(bias).abs().max().item<double>(), 1e-5);
+    });
+  };
+  for (const Shape& shape : {Shape{2, 3, 6, 8}, Shape{2, 3, 8, 6}, Shape{5, 3, 6, 6}, Shape{1, 3, 8, 6}}) {
+    EXPECT_EQ(run(shape, shape), "no error");
+  }
+  EXPECT_THAT(run({2, 3, 6, 8}, {2, 3, 8, 6}), HasSubstr("two: expected a batch of [3, 6, 6] of a float type, got "));
+  EXPECT_THAT(run({2, 3, 6, 6}, {2, 3, 6, 8}),
+              HasSubstr("the input 'depth' does not fit the model: two: expected a batch of [3, 6, 6] of a float type, "
+                        "got [2, 3, 6, 8]"));
+  EXPECT_EQ(core::message_of([&] {
+              executor->run({{"images", at::randn({2, 3, 8, 6})}}, {});
+            }),
+            "the input 'depth' is missing: two: expected images, depth, got images");
+  EXPECT_EQ(run({2, 3, 8, 6}, {2, 3, 8, 6}), "no error");
+}
+
 // Hears of the nodes that run.
 struct Counter : NodeObserver {
   int count = 0;

@@ -7,6 +7,8 @@
 
 #include <ATen/core/grad_mode.h>
 
+#include "trainyard/core/base/elapsed.h"
+
 namespace trainyard::nn {
 namespace {
 
@@ -14,7 +16,7 @@ namespace {
 class Stopwatch {
  public:
   explicit Stopwatch(double& seconds) : seconds_(seconds) {}
-  ~Stopwatch() { seconds_ += std::chrono::duration<double>(Clock::now() - begin_).count(); }
+  ~Stopwatch() { seconds_ += core::seconds_since(begin_); }
   Stopwatch(const Stopwatch&) = delete;
   Stopwatch& operator=(const Stopwatch&) = delete;
 

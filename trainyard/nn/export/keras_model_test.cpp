@@ -243,6 +243,116 @@ TEST(KerasModel, WhatHasNoCounterpartIsRefusedByName) {
               HasSubstr("mean"));
 }
 
+// Options that Keras' layers lack, each by itself, in the direction that has it.
+TEST(KerasModel, OptionsWithoutACounterpartAreNamed) {
+  const auto message = [](const auto& make) {
+    GraphBuilder b({.image = {4, 6, 6}, .name = "odd"});
+    const Graph graph = b.build(b.global_average_pool("pool", make(b)));
+    const ParameterSet set = set_of(graph);
+    return core::message_of([&] { (void)to_keras_model(graph, set); }, core::ErrorCode::kUnsupported);
+  };
+  const std::string begin = "a layer cannot be written as a model of Keras: ",
+                    end = "; write its weights alone, or ONNX";
+  const auto transposed = [&](const TransposedConvolution& op) {
+    return message([&](GraphBuilder& b) { return b.transposed_convolution("t", b.input(), op); });
+  };
+  EXPECT_EQ(transposed({.out_channels = 4, .kernel = 2, .stride = 2}), "no error");
+  EXPECT_EQ(transposed({.out_channels = 4, .kernel = 2, .stride = 2, .padding = {1, 0}}),
+            begin +
+                "Keras has transposed convolutions without groups, padding and dilation, of kernels as large as the "
+                "stride: t (4 x 2x2 / 2, pad 1x0)" +
+                end);
+  for (const TransposedConvolution& op :
+       {TransposedConvolution{.out_channels = 4, .kernel = 2, .groups = 2},
+        TransposedConvolution{.out_channels = 4, .kernel = 2, .padding = {0, 1}},
+        TransposedConvolution{.out_channels = 4, .kernel = 2, .dilation = {2, 1}},
+        TransposedConvolution{.out_channels = 4, .kernel = 2, .dilation = {1, 2}},
+        TransposedConvolution{.out_channels = 4, .kernel = 2, .stride = 2, .output_padding = {1, 0}},
+        TransposedConvolution{.out_channels = 4, .kernel = 2, .stride = 2, .output_padding = {0, 1}},
+        TransposedConvolution{.out_channels = 4, .kernel = {1, 2}, .stride = 2},
+        TransposedConvolution{.out_channels = 4, .kernel = {2, 1}, .stride = 2}}) {
+    EXPECT_THAT(transposed(op), HasSubstr("as large as the stride: t (4 x "));
+  }
+  const auto convolution = [&](Size2d stride, Size2d dilation) {
+    return message([&](GraphBuilder& b) {
+      return b.convolution("c", b.input(), {.out_channels = 2, .kernel = 2, .stride = stride, .dilation = dilation});
+    });
+  };
+  EXPECT_EQ(convolution({1, 2}, {2, 1}),
+            begin + "Keras has no stride beside a dilation: c (2 x 2x2 / 1x2, dilation 2x1)" + end);
+  EXPECT_EQ(convolution(2, 1), "no error");
+  EXPECT_EQ(convolution(1, 2), "no error");
+  const auto averaged = [&](Size2d size) {
+    return message([&](GraphBuilder& b) { return b.adaptive_average_pool("a", b.input(), size); });
+  };
+  const std::string windows = "Keras averages windows of one size only, and [4, 6, 6] does not divide into ";
+  EXPECT_EQ(averaged({2, 3}), "no error");
+  EXPECT_EQ(averaged({4, 3}), begin + windows + "4 x 3: a (to 4x3)" + end);
+  EXPECT_EQ(averaged({3, 4}), begin + windows + "3 x 4: a (to 3x4)" + end);
+}
+
+// Pools on numbers that may be negative: TensorFlow's padding is "same", padding that no window reaches is none, and
+// zeros that a mean counts are a layer in front.
+TEST(KerasModel, PoolsArePaddedAsKerasPads) {
+  constexpr auto kMax = Pool::Kind::kMax, kAverage = Pool::Kind::kAverage;
+  const auto graph_of = [](const Pool& op, const Shape& image) {
+    GraphBuilder b({.image = image, .name = "pool"});
+    const Value x = op.kind == Pool::Kind::kMax ? b.max_pool("p", b.input(), op) : b.average_pool("p", b.input(), op);
+    return b.build(b.global_average_pool("end", x));
+  };
+  // "same" or "valid", behind "[[1,1],[0,0]] " where a layer pads in front.
+  const auto padding_of = [&](const Pool& op, const Shape& image) {
+    const nlohmann::json config = written_config(graph_of(op, image));
+    const nlohmann::json pad = layer_of(config, "p_pad"), pool = layer_of(config, "p").at("config");
+    EXPECT_EQ(config.at("layers").size(), pad.is_null() ? 3U : 4U);
+    return (pad.is_null() ? "" : pad.at("config").at("padding").dump() + " ") + pool.at("padding").get<std::string>();
+  };
+  const Padding behind{.bottom = 1, .right = 1};
+  for (const auto kind : {kMax, kAverage}) {
+    SCOPED_TRACE(static_cast<int>(kind));
+    EXPECT_EQ(padding_of({.kind = kind, .kernel = 3, .stride = 2, .padding = Padding::same()}, {2, 6, 5}), "same");
+    EXPECT_EQ(padding_of({.kind = kind, .kernel = 3, .stride = 1, .padding = Padding::all(1)}, {2, 6, 5}), "same");
+    EXPECT_EQ(padding_of({.kind = kind, .kernel = 2, .stride = 2, .ceil_mode = true}, {2, 5, 7}), "same");
+    EXPECT_EQ(padding_of({.kind = kind, .kernel = 2, .stride = 2, .padding = behind}, {2, 6, 8}), "valid");
+    EXPECT_EQ(padding_of({.kind = kind, .kernel = 2, .stride = 3, .ceil_mode = true}, {2, 5, 8}), "valid");
+  }
+  const Padding rows{.top = 1, .bottom = 1}, columns{.left = 1, .right = 1};
+  EXPECT_EQ(padding_of({.kind = kAverage, .kernel = 3, .stride = 2, .padding = rows, .count_padding = true}, {2, 7, 7}),
+            "[[1,1],[0,0]] valid");
+  EXPECT_EQ(
+      padding_of({.kind = kAverage, .kernel = 3, .stride = 2, .padding = columns, .count_padding = true}, {2, 7, 7}),
+      "[[0,0],[1,1]] valid");
+  const Padding all = Padding::all(1);  // as TensorFlow's, whose means leave it out
+  EXPECT_EQ(padding_of({.kind = kAverage, .kernel = 3, .stride = 2, .padding = all, .count_padding = true}, {2, 7, 7}),
+            "[[1,1],[1,1]] valid");
+  // A mean of fewer numbers at the lower or the right edge, of which each window counts its own.
+  const auto refused = [&](const Pool& op, const Shape& image) {
+    const Graph graph = graph_of(op, image);
+    const ParameterSet set = set_of(graph);
+    return core::message_of([&] { (void)to_keras_model(graph, set); }, core::ErrorCode::kUnsupported);
+  };
+  for (const Shape& image : {Shape{2, 5, 6}, Shape{2, 6, 5}}) {
+    EXPECT_THAT(
+        refused({.kind = kAverage, .kernel = 2, .stride = 2, .ceil_mode = true, .count_padding = true}, image),
+        HasSubstr("Keras averages windows at the border as TensorFlow does only: p (2x2 / 2, ceil, padding counted)"));
+  }
+  EXPECT_THAT(refused({.kind = kMax, .kernel = 3, .stride = 2, .padding = rows}, {2, 7, 7}),
+              HasSubstr("Keras pads a maximum of numbers that may be negative as TensorFlow does only"));
+}
+
+TEST(KerasModel, ListsAllInputs) {
+  GraphBuilder b({.image = {3, 4, 2}, .name = "two"});
+  const Value sum = b.add("sum", {b.input(), b.input("depth", {3, 4, 2})});
+  const Value vector = b.stochastic_depth("drop", b.global_average_pool("pool", sum), 0.5);
+  const nlohmann::json config = written_config(b.build(vector));
+  EXPECT_EQ(config["input_layers"], nlohmann::json::parse(R"([["input", 0, 0], ["depth", 0, 0]])"));
+  EXPECT_EQ(config["output_layers"], nlohmann::json::parse(R"(["drop", 0, 0])"));
+  EXPECT_EQ(layer_of(config, "sum")["inbound_nodes"],
+            nlohmann::json::parse(R"([[["input", 0, 0, {}], ["depth", 0, 0, {}]]])"));
+  EXPECT_EQ(layer_of(config, "depth")["config"]["batch_input_shape"], nlohmann::json::parse("[null, 4, 2, 3]"));
+  EXPECT_EQ(layer_of(config, "drop")["config"]["noise_shape"], nlohmann::json::parse("[null, 1]"));
+}
+
 // Zeros around numbers of 0 or more change no maximum.
 TEST(KerasModel, AMaximumIsPaddedWhereNoNumberCanBeNegative) {
   using Function = Activation::Function;

@@ -194,10 +194,12 @@ TEST(KerasWeights, OfAnotherModelAreNamedWithTheirPlace) {
   const auto loaded = [&](const Graph& other) {
     ParameterSet read = counting_set(other);
     read.values().zero_();
+    const uint64_t version = read.version();
     const std::string message =
         core::message_of([&] { load_keras(other, read, weighted_nodes(other), formats::Hdf5File(path), "/"); },
                          core::ErrorCode::kCorruptData);
     EXPECT_TRUE(message != "no error" || at::equal(read.values(), set.values())) << message;
+    EXPECT_EQ(read.version() > version, message == "no error") << "executors keep packed copies of a version";
     return message;
   };
   EXPECT_EQ(loaded(graph), "no error");
@@ -205,6 +207,54 @@ TEST(KerasWeights, OfAnotherModelAreNamedWithTheirPlace) {
             "the weights are not those of the model: " + path + ": /c: expected 2 weights of c, got 1");
   EXPECT_EQ(loaded(graph_of(5, false)), "the weights are not those of the model: " + path +
                                             ": /c/c/kernel for c: expected [1, 1, 3, 5], got [1, 1, 3, 2]");
+}
+
+// Only a convolution with a group for each channel has its numbers in another shape in Keras, too.
+TEST(KerasWeights, AKernelOfOneGroupHasOneShape) {
+  GraphBuilder b({.image = {3, 2, 2}, .name = "small"});
+  const Graph graph = b.build(b.global_average_pool("pool", b.convolution("c", b.input(), {.out_channels = 2})));
+  ParameterSet set = counting_set(graph);
+  formats::Hdf5Group root = to_keras(graph, set);
+  ASSERT_EQ(root.groups.at(0).datasets.at(0).shape, (Shape{1, 1, 3, 2}));
+  root.groups[0].datasets[0].shape = {1, 1, 1, 6};
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("w.h5"), root);
+  EXPECT_EQ(core::message_of(
+                [&] { load_keras(graph, set, weighted_nodes(graph), formats::Hdf5File(temp.file("w.h5")), "/"); },
+                core::ErrorCode::kCorruptData),
+            "the weights are not those of the model: " + temp.file("w.h5") +
+                ": /c/c/kernel for c: expected [1, 1, 3, 2], got [1, 1, 1, 6]");
+}
+
+// Layers between the image and the linear layer that keep the order of elements.
+TEST(KerasWeights, OfAFlattenedImageCountChannelsFastest) {
+  for (int between = 0; between < 4; ++between) {
+    GraphBuilder b({.image = {2, 1, 3}, .name = "flat"});
+    Value x = b.flatten("flatten", b.input());
+    if (between == 1) x = b.activation("relu", x);
+    if (between == 2) x = b.dropout("dropout", x);
+    if (between == 3) x = b.stochastic_depth("depth", x, 0.5);
+    const Graph graph = b.build(b.linear("fc", x, {.out_features = 1}));
+    const ParameterSet set = counting_set(graph);
+    const formats::Hdf5Group root = to_keras(graph, set);
+    EXPECT_EQ(dataset_of(root, "fc", 0).shape, (Shape{6, 1}));
+    EXPECT_EQ(dataset_of(root, "fc", 0).values(), (std::vector<float>{0, 3, 1, 4, 2, 5})) << between;
+  }
+}
+
+// 160 names of 403 bytes are 64,480 of the 64,512 that an attribute may have.
+TEST(KerasWeights, AsManyNamesAsFitAreInOneAttribute) {
+  for (const int count : {160, 161}) {
+    GraphBuilder b({.image = {1, 1, 1}, .name = "long"});
+    Value x = b.input();
+    const std::string filling(400, 'x');
+    for (int i = 0; i < count; ++i) x = b.convolution(fmt::format("{}{:03}", filling, i), x, {.out_channels = 1});
+    const Graph graph = b.build(b.flatten("flatten", x));
+    const formats::Hdf5Group root = to_keras(graph, counting_set(graph));
+    EXPECT_EQ(texts_of(root, "layer_names").size(), count == 160 ? 160U : 0U);
+    EXPECT_EQ(texts_of(root, "layer_names0").size(), count == 160 ? 0U : 160U);
+    EXPECT_EQ(texts_of(root, "layer_names1").size(), count == 160 ? 0U : 1U);
+  }
 }
 
 TEST(KerasWeights, RefuseCustomLayers) {

@@ -191,6 +191,37 @@ TEST(OnnxModel, DividesWhereANormHasNoSquares) {
   }
 }
 
+// Windows of one size where they divide both extents of the image, else products with matrices.
+TEST(OnnxModel, AveragesByWindowsWhereTheyDivideTheImage) {
+  struct Case {
+    Size2d size;
+    std::vector<int64_t> window;  // empty: matrices
+  };
+  for (const Case& tested : std::vector<Case>{
+           {{3, 2}, {2, 2}}, {{3, 4}, {2, 1}}, {{6, 2}, {1, 2}}, {{3, 3}, {}}, {{4, 2}, {}}, {{5, 3}, {}}}) {
+    SCOPED_TRACE(fmt::format("{} x {}", tested.size.height, tested.size.width));
+    GraphBuilder b({.image = {2, 6, 4}, .name = "averages"});
+    const Graph graph = b.build(b.flatten("flat", b.adaptive_average_pool("grid", b.input(), tested.size)));
+    const Numbers numbers(graph);
+    const formats::OnnxModel model = to_onnx(graph, numbers.set);
+    std::vector<std::string> operators;
+    for (const formats::OnnxNode& node : model.graph.nodes) operators.push_back(node.op_type);
+    const std::vector<std::string> by_windows{"AveragePool", "Flatten"}, by_matrices{"MatMul", "MatMul", "Flatten"};
+    EXPECT_EQ(operators, tested.window.empty() ? by_matrices : by_windows);
+    if (!tested.window.empty()) {
+      const decltype(formats::OnnxNode::attributes) expected{{"kernel_shape", tested.window},
+                                                             {"strides", tested.window}};
+      EXPECT_TRUE(model.graph.nodes.at(0).attributes == expected);
+    }
+    const at::Tensor images = at::empty({2, 2, 6, 4}, at::kFloat);
+    fill(images, "images", -2, 2);
+    const at::Tensor own = numbers.executor->run({{"images", images}}, {})["logits"];
+    const at::Tensor actual = evaluate_onnx(model, {{"input", images}}).at("logits");
+    ASSERT_EQ(actual.sizes(), own.sizes());
+    EXPECT_LE(actual.sub(own).abs().max().item<double>(), 1e-6);
+  }
+}
+
 Graph small_graph() {
   GraphBuilder b({.image = {3, 8, 8}, .name = "small"});
   auto x = b.convolution("conv", b.input(), {.out_channels = 4, .kernel = 3, .padding = Padding::same()});

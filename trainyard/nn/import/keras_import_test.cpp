@@ -315,6 +315,12 @@ TEST(KerasImport, ANetworkOfOblongImagesComesBackAsItWent) {
   EXPECT_TRUE(at::allclose(actual, expected, 1e-5, 1e-6)) << graph.name;
 }
 
+KerasModel model_of(const std::string& layers, const std::string& output) {
+  const core::TempDir temp;
+  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config_of(layers, output)}}});
+  return read_keras_model(formats::Hdf5File(temp.file("m.h5")));
+}
+
 // The graph of layers that are called one with the other, each "l<number>".
 Graph graph_of_chain(const std::vector<std::pair<std::string, std::string>>& chain) {
   std::string layers;
@@ -323,10 +329,7 @@ Graph graph_of_chain(const std::vector<std::pair<std::string, std::string>>& cha
     const std::string before = i == 0 ? "i" : "l" + std::to_string(i - 1);
     layers += (i == 0 ? "" : ",") + layer_of(kind, "l" + std::to_string(i), config, {before});
   }
-  const core::TempDir temp;
-  const std::string config = config_of(layers, "l" + std::to_string(chain.size() - 1));
-  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config}}});
-  return read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph;
+  return model_of(layers, "l" + std::to_string(chain.size() - 1)).graph;
 }
 
 TEST(KerasImport, LayersHaveTheOptionsOfTheirConfigs) {
@@ -411,6 +414,157 @@ TEST(KerasImport, OptionsWithoutACounterpartAreNamed) {
   const std::string early = layer_of("Softmax", "s", "{}", {"i"}) + "," + layer_of("Flatten", "f", "{}", {"s"}) + "," +
                             layer_of("Dense", "d", R"({"units": 2})", {"f"});
   EXPECT_THAT(refusal(config_of(early, "d"), core::ErrorCode::kUnsupported), HasSubstr("a softmax before the end"));
+}
+
+// "z: spatial_pad" of each node, in order.
+std::vector<std::string> kinds_of(const Graph& graph) {
+  std::vector<std::string> kinds;
+  for (const Node& node : graph.nodes) kinds.push_back(node.name + ": " + std::string(node.kind()));
+  return kinds;
+}
+
+// A layer is found by its name wherever the list has it.
+TEST(KerasImport, LayersMayBeListedInAnyOrder) {
+  const std::string end = layer_of("Activation", "end", R"({"activation": "tanh"})", {"middle"}),
+                    begin = layer_of("Activation", "begin", R"({"activation": "relu"})", {"i"}),
+                    middle = layer_of("GlobalAveragePooling2D", "middle", "{}", {"begin"});
+  for (const std::string& layers : {end + "," + begin + "," + middle, end + "," + middle + "," + begin,
+                                    middle + "," + end + "," + begin, begin + "," + middle + "," + end}) {
+    EXPECT_THAT(
+        kinds_of(model_of(layers, "end").graph),
+        ::testing::ElementsAre("input: input", "begin: activation", "middle: global_average_pool", "end: activation"));
+  }
+}
+
+// What is reshaped or permuted for a layer that graphs have is taken by that layer alone.
+TEST(KerasImport, FormsThatNoLayerUndoesAreNamed) {
+  const auto refused = [](const std::string& layers, const std::string& output) {
+    return refusal(config_of(layers, output), core::ErrorCode::kUnsupported);
+  };
+  const std::string problem = "what it takes was reshaped, permuted or padded",
+                    swapped = layer_of("Permute", "p", R"({"dims": [1, 3, 2]})", {"i"}),
+                    rows = layer_of("Reshape", "r", R"({"target_shape": [4, 4, 3, 1]})", {"i"}),
+                    columns = rows + "," + layer_of("Permute", "p", R"({"dims": [1, 2, 4, 3]})", {"r"}),
+                    vector = layer_of("GlobalAveragePooling2D", "v", "{}", {"i"}),
+                    scale = vector + "," + layer_of("Reshape", "s", R"({"target_shape": [1, 1, 3]})", {"v"});
+  const auto pooled = [&](const std::string& layers, const std::string& from) {
+    return refused(layers + "," + layer_of("GlobalAveragePooling2D", "g", "{}", {from}), "g");
+  };
+  for (const std::string& message : {pooled(swapped, "p"), pooled(rows, "r"), pooled(columns, "p")}) {
+    EXPECT_THAT(message, ::testing::AllOf(HasSubstr(problem), HasSubstr("g (GlobalAveragePooling2D)")));
+  }
+  EXPECT_THAT(refused(scale + "," + layer_of("Add", "a", "{}", {"s", "s"}), "a"), HasSubstr(problem));
+  EXPECT_THAT(refused(swapped, "p"), HasSubstr(problem)) << "as an output";
+
+  const std::string permutation = "no permutation of a channel shuffle", shape = "no shape of a graph";
+  EXPECT_THAT(refused(layer_of("Permute", "p", R"({"dims": [1, 2, 4, 3]})", {"i"}), "p"), HasSubstr(permutation));
+  EXPECT_THAT(refused(scale + "," + layer_of("Permute", "p", R"({"dims": [1, 3, 2]})", {"s"}), "p"),
+              HasSubstr(permutation));
+  for (const char* const target : {"[4, 4, 2, 1]", "[4, 4, 0, 3]", "[4, 4, -1, 3]", "[5, 4, 3, 1]", "[4, 5, 3, 1]",
+                                   "[4, 4, 3, 2]", "[1, 1, 3]", "[4, 4, 3]", "[16, 3]"}) {
+    const std::string config = std::string(R"({"target_shape": )") + target + "}";
+    EXPECT_THAT(refused(layer_of("Reshape", "r", config, {"i"}), "r"), HasSubstr(shape)) << target;
+  }
+  for (const char* const target : {"[1, 3, 1]", "[1, 1, 2]", "[3]"}) {
+    const std::string config = std::string(R"({"target_shape": )") + target + "}";
+    EXPECT_THAT(refused(vector + "," + layer_of("Reshape", "r", config, {"v"}), "r"), HasSubstr(shape)) << target;
+  }
+  EXPECT_THAT(refused(columns + "," + layer_of("Reshape", "q", R"({"target_shape": [4, 3, 4]})", {"p"}), "q"),
+              HasSubstr(shape));
+  for (const char* const border : {"[[1, 0], [0, 0]]", "[[0, 1], [0, 0]]"}) {
+    const std::string config = std::string(R"({"padding": )") + border + "}";
+    EXPECT_THAT(refused(swapped + "," + layer_of("ZeroPadding2D", "z", config, {"p"}), "z"),
+                HasSubstr("rows and channels are changed at once"));
+  }
+}
+
+// A convolution pads by itself where it alone reads what a layer of zeros gives, and pads nothing else.
+TEST(KerasImport, PaddingIsThatOfTheOnlyConvolutionBehindIt) {
+  using ::testing::ElementsAre;
+  const std::string zeros = layer_of("ZeroPadding2D", "z", R"({"padding": [[1, 0], [3, 2]]})", {"i"});
+  const auto convolution = [](const std::string& name, const std::string& more) {
+    return layer_of("Conv2D", name,
+                    R"({"filters": 2, "kernel_size": [3, 2], "strides": [1, 1], "dilation_rate": [1, 1])" + more + "}",
+                    {"z"});
+  };
+  for (const char* const more : {"", R"(, "padding": "valid")"}) {
+    const Graph one = model_of(zeros + "," + convolution("c", more), "c").graph;
+    EXPECT_THAT(kinds_of(one), ElementsAre("input: input", "c: convolution"));
+    EXPECT_EQ(one.node("c").description(), "2 x 3x2, pad 1+0x3+2, bias");
+    EXPECT_EQ(one.output_shape(), (Shape{2, 3, 8}));
+  }
+  const Graph same = model_of(zeros + "," + convolution("c", R"(, "padding": "same")"), "c").graph;
+  EXPECT_THAT(kinds_of(same), ElementsAre("input: input", "z: spatial_pad", "c: convolution"));
+  EXPECT_EQ(same.output_shape(), (Shape{2, 5, 9}));
+  const Graph two = model_of(zeros + "," + convolution("c", "") + "," + convolution("d", "") + "," +
+                                 layer_of("Add", "a", "{}", {"c", "d"}),
+                             "a")
+                        .graph;
+  EXPECT_THAT(kinds_of(two),
+              ElementsAre("input: input", "z: spatial_pad", "d: convolution", "c: convolution", "a: add"));
+  const Graph pool =
+      model_of(zeros + "," + layer_of("MaxPooling2D", "m", R"({"pool_size": 2, "strides": [1, 3]})", {"z"}), "m").graph;
+  EXPECT_THAT(kinds_of(pool), ElementsAre("input: input", "z: spatial_pad", "m: max_pool"));
+  EXPECT_EQ(pool.node("m").description(), "2x2 / 1x3");
+}
+
+// Keras counts axes from the batch on, channels last.
+TEST(KerasImport, AxesAreThoseOfChannels) {
+  const std::string pools = layer_of("GlobalAveragePooling2D", "v", "{}", {"i"});
+  const auto layers = [&](const std::string& kind, const std::string& axis, const std::string& from) {
+    const std::vector<std::string> inputs =
+        kind == "Concatenate" ? std::vector<std::string>{from, from} : std::vector<std::string>{from};
+    return pools + "," + layer_of(kind, "l", R"({"axis": )" + axis + "}", inputs);
+  };
+  for (const char* const axis : {"-1", "3"}) {
+    EXPECT_EQ(model_of(layers("Concatenate", axis, "i"), "l").graph.output_shape(), (Shape{6, 4, 4}));
+  }
+  for (const char* const axis : {"-1", "1"}) {
+    EXPECT_EQ(model_of(layers("Concatenate", axis, "v"), "l").graph.output_shape(), Shape{6});
+    EXPECT_EQ(model_of(layers("LayerNormalization", axis, "v"), "l").graph.output_shape(), Shape{3});
+  }
+  EXPECT_EQ(model_of(layers("LayerNormalization", "[3]", "i"), "l").graph.output_shape(), (Shape{3, 4, 4}));
+  const auto refused = [&](const std::string& kind, const std::string& axis, const std::string& from) {
+    return refusal(config_of(layers(kind, axis, from), "l"), core::ErrorCode::kUnsupported);
+  };
+  for (const char* const kind : {"Concatenate", "LayerNormalization"}) {
+    EXPECT_THAT(refused(kind, "1", "i"), HasSubstr(": axis 1"));
+    EXPECT_THAT(refused(kind, "3", "v"), HasSubstr(": axis 3"));
+  }
+}
+
+// Activations that are part of a layer are nodes of their own, and a softmax at the end is none.
+TEST(KerasImport, ActivationsOfLayersAreNodes) {
+  using ::testing::ElementsAre;
+  const auto dense = [](const std::string& activation) {
+    return model_of(layer_of("GlobalAveragePooling2D", "p", "{}", {"i"}) + "," +
+                        layer_of("Dense", "d", R"({"units": 2, "activation": ")" + activation + "\"}", {"p"}),
+                    "d");
+  };
+  const KerasModel soft = dense("softmax"), plain = dense("linear"), tanh = dense("tanh");
+  EXPECT_TRUE(soft.softmax);
+  EXPECT_FALSE(plain.softmax);
+  EXPECT_FALSE(tanh.softmax);
+  for (const KerasModel& model : {soft, plain}) {
+    EXPECT_THAT(kinds_of(model.graph), ElementsAre("input: input", "p: global_average_pool", "d: linear"));
+    EXPECT_EQ(model.graph.node("d").description(), "2, bias");
+    EXPECT_THAT(model.nodes, ElementsAre(2));
+  }
+  EXPECT_THAT(kinds_of(tanh.graph),
+              ElementsAre("input: input", "p: global_average_pool", "d: linear", "d_tanh: activation"));
+  EXPECT_THAT(tanh.nodes, ElementsAre(2));
+  const std::string pool = layer_of("GlobalAveragePooling2D", "p", "{}", {"i"});
+  const KerasModel last = model_of(pool + "," + layer_of("Softmax", "s", "{}", {"p"}), "s");
+  EXPECT_TRUE(last.softmax);
+  EXPECT_THAT(kinds_of(last.graph), ElementsAre("input: input", "p: global_average_pool"));
+  EXPECT_TRUE(last.nodes.empty());
+  const KerasModel linear =
+      model_of(pool + "," + layer_of("Activation", "a", R"({"activation": "linear"})", {"p"}), "a");
+  EXPECT_THAT(kinds_of(linear.graph), ElementsAre("input: input", "p: global_average_pool"));
+  for (const char* const config : {"{}", R"({"max_value": null, "negative_slope": 0.0})"}) {
+    const Graph relu = model_of(pool + "," + layer_of("ReLU", "r", config, {"p"}), "r").graph;
+    EXPECT_EQ(relu.node("r").description(), "relu");
+  }
 }
 
 TEST(KerasImport, InputsOfAnotherFormAreNamed) {

@@ -39,6 +39,17 @@ TEST(ActivationScale, OfNoRangeIsHarmless) {
   EXPECT_TRUE(is_usable({-1e30, 0}));
 }
 
+// A step is a normal float, and 255 of them are a finite one.
+TEST(ActivationScale, RangesEndWhereFloatsEnd) {
+  EXPECT_TRUE(is_usable({0, 3.0e-36}));
+  EXPECT_FALSE(is_usable({0, 2.99e-36}));
+  EXPECT_TRUE(is_usable({-1.5e-36, 1.5e-36})) << "both sides count";
+  EXPECT_TRUE(is_usable({0, 3.4e38}));
+  EXPECT_FALSE(is_usable({0, 3.5e38}));
+  EXPECT_TRUE(is_usable({-1e38, 2.4e38}));
+  EXPECT_FALSE(is_usable({-1e38, 3e38}));
+}
+
 TEST(WeightScales, AreAChannelEach) {
   const at::Tensor weight = at::tensor({127.0F, -1.0F, -12.7F, 3.0F, 0.0F, 0.0F, 1e-44F, 0.0F}).view({4, 2});
   const std::vector<float> scales = weight_scales(weight);
@@ -54,6 +65,13 @@ TEST(RoundWeights, LeavesMultiplesOfTheScale) {
   round_weights(graph.node("fc"), weight_scales(weight), set);
   // Half to even; zeros stay zeros.
   EXPECT_TRUE(at::equal(weight, at::tensor({127.0F, 2.0F, 0.0F, 0.0F}).view({2, 2})));
+}
+
+// Scales of others may be too small for a weight.
+TEST(RoundWeights, CutsWhatIsBeyondTheLargestInteger) {
+  const at::Tensor weight = at::tensor({300.0F, -300.0F, 1.5F, -2.5F, 63.4F, -63.6F}).view({3, 2});
+  const at::Tensor expected = at::tensor({127.0F, -127.0F, 2.0F, -2.0F, 63.5F, -63.5F}).view({3, 2});
+  EXPECT_TRUE(at::equal(rounded_weights(weight, {1, 1, 0.5F}), expected));
 }
 
 }  // namespace

@@ -3,7 +3,10 @@
 #include "trainyard/nn/quantization/value_histogram.h"
 
 #include <cmath>
+#include <cstddef>
+#include <cstdint>
 #include <fstream>
+#include <limits>
 #include <vector>
 
 #include <ATen/ops/cat.h>
@@ -45,6 +48,54 @@ TEST(EntropyThreshold, IsThatOfTheScript) {
     ++lines;
   }
   EXPECT_EQ(lines, 10);
+}
+
+// The Kullback-Leibler divergence of the first `kept` counts, the others added to the last of them, from their means in
+// `levels` steps.
+double divergence_of(const std::vector<double>& counts, size_t kept, size_t levels) {
+  std::vector<double> all(counts.begin(), counts.begin() + static_cast<std::ptrdiff_t>(kept));
+  for (size_t bin = kept; bin < counts.size(); ++bin) all.back() += counts[bin];
+  std::vector<double> sums(levels), filled(levels);
+  double total = 0, inside = 0;
+  for (size_t bin = 0; bin < kept; ++bin) {
+    sums[bin * levels / kept] += counts[bin];
+    filled[bin * levels / kept] += counts[bin] > 0 ? 1 : 0;
+    inside += counts[bin];
+    total += all[bin];
+  }
+  double divergence = 0;
+  for (size_t bin = 0; bin < kept; ++bin) {
+    if (all[bin] == 0) continue;
+    if (counts[bin] == 0) return std::numeric_limits<double>::infinity();
+    const size_t step = bin * levels / kept;
+    const double p = all[bin] / total, q = sums[step] / filled[step] / inside;
+    divergence += p * std::log(p / q);
+  }
+  return divergence;
+}
+
+// Few counts, of which each one matters.
+TEST(EntropyThreshold, HasTheLeastDivergence) {
+  struct Case {
+    size_t levels;
+    std::vector<int64_t> counts;
+    int64_t kept;
+  };
+  for (const Case& tested :
+       std::vector<Case>{{2, {16, 17, 8, 23, 17, 14, 4, 6, 0, 3, 8, 8, 2, 1, 3, 0, 1, 1, 1, 1}, 13},
+                         {5, {5, 6, 20, 20, 16, 14, 15, 10, 0, 4, 2, 6, 1, 1, 1, 0, 0, 0, 1, 1}, 13},
+                         {3, {12, 3, 8, 21, 2, 12, 13, 15, 2, 6, 0, 8, 0, 4, 3, 1, 0, 1, 1, 0}, 4},
+                         {5, {18, 7, 3, 6, 0, 15, 8, 8, 8, 7, 8, 4, 3, 1, 4, 1, 1, 0, 1, 0}, 17},
+                         {3, {13, 4, 9, 10, 10, 2, 14, 15, 0, 6, 8, 9, 1, 1, 4, 0, 1, 0, 0, 1}, 17}}) {
+    SCOPED_TRACE(tested.kept);
+    std::vector<double> counts(tested.counts.begin(), tested.counts.end());
+    counts[0] = counts[1];  // zeros are no evidence of a range
+    const double least = divergence_of(counts, static_cast<size_t>(tested.kept), tested.levels);
+    for (size_t kept = tested.levels; kept <= counts.size(); ++kept) {
+      EXPECT_GE(divergence_of(counts, kept, tested.levels), least) << kept;
+    }
+    EXPECT_EQ(entropy_threshold(tested.counts, static_cast<int64_t>(tested.levels)), tested.kept);
+  }
 }
 
 TEST(EntropyThreshold, KeepsAllWhereThereIsNothingToChoose) {

@@ -4,6 +4,10 @@
 #include "trainyard/nn/reference/reference_executor.h"
 
 #include <cmath>
+#include <optional>
+#include <span>
+#include <string>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
@@ -19,6 +23,7 @@
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/gradient_sink.h"
 #include "trainyard/nn/execution/loss.h"
+#include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/plain_step.h"
 
 namespace trainyard::nn::reference_executor_test {
@@ -144,6 +149,84 @@ TEST(ReferenceExecutor, MasksDependOnStepMicroStepAndSeed) {
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 2, .micro_step = 1, .first_sample = 1})));
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 1, .micro_step = 2, .first_sample = 1})));
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 1, .micro_step = 1, .first_sample = 2})));
+}
+
+// Records where each node's value lies, and which values are still there when it is made.
+class MemoryObserver final : public ValueObserver {
+ public:
+  explicit MemoryObserver(const Graph& graph) : graph_(graph) {}
+  void made(const NodeRun& run, std::span<const at::Tensor> values) override {
+    const auto node = static_cast<size_t>(run.nodes[0]);
+    places.resize(graph_.nodes.size());
+    storages_.resize(graph_.nodes.size());
+    places[node] = values[0].const_data_ptr();
+    storages_[node] = values[0].storage().getWeakStorageImpl();
+    std::string& names = alive.emplace_back(graph_.nodes[node].name + ":");
+    for (size_t id = 0; id <= node; ++id) {
+      if (storages_[id] && !storages_[id]->expired()) names += " " + graph_.nodes[id].name;
+    }
+  }
+  std::vector<const void*> places;  // by node
+  std::vector<std::string> alive;   // "sum: left sum" when the sum was made
+
+ private:
+  const Graph& graph_;
+  std::vector<std::optional<c10::weak_intrusive_ptr<c10::StorageImpl>>> storages_;
+};
+
+// A ReLU and a sum are written over their first input where its backward does not need it and nothing else reads it.
+TEST(ReferenceExecutor, OverwritesWhatNothingElseNeeds) {
+  GraphBuilder b({.image = {4, 5, 6}, .name = "overwrites"});
+  const Convolution op{.out_channels = 4, .kernel = 3, .padding = Padding::all(1)};
+  auto x = b.activation("relu_of_input", b.input());
+  x = b.activation("relu", b.convolution("conv", x, op));
+  x = b.activation("relu_of_norm", b.batch_norm("norm", x));
+  x = b.activation("silu", b.convolution("before_silu", x, op), Activation::Function::kSilu);
+  const auto twice = b.convolution("twice", x, op);
+  x = b.convolution("once", b.activation("relu_of_twice", twice), op);
+  x = b.activation("relu_of_sum", b.add("sum", {x, twice}));
+  x = b.activation("relu_of_pool", b.max_pool("pool", x, {.kernel = 2, .stride = 2}));
+  const auto map = b.convolution("map", x, op);
+  x = b.linear("fc", b.global_average_pool("mean", b.activation("relu_of_map", map)), {.out_features = 3});
+  const Graph graph =
+      b.build(b.linear("head", b.activation("relu_of_fc", x), {.out_features = 2}), {{"map", map.id, 0}});
+  for (const Mode mode : {Mode::kTraining, Mode::kInference}) {
+    ParameterSet set;
+    GradientSink sink(set);
+    const auto executor = make_executor("reference", graph, {.mode = mode, .parameters = &set, .gradients = &sink});
+    set.allocate();
+    set.initialize(1);
+    MemoryObserver memory(graph);
+    executor->set_observer(&memory);
+    executor->run({{"images", at::randn({2, 4, 5, 6})}}, {});
+    std::vector<std::string> overwrites;
+    for (const Node& node : graph.nodes) {
+      if (node.inputs.empty() || node.inputs[0] == 0) continue;
+      const void* const input = memory.places.at(static_cast<size_t>(node.inputs[0]));
+      if (memory.places[static_cast<size_t>(node.id)] == input) overwrites.push_back(node.name);
+    }
+    EXPECT_EQ(overwrites, (std::vector<std::string>{"relu", "relu_of_norm", "sum", "relu_of_sum", "relu_of_fc"}));
+  }
+}
+
+// In inference a value is there until its last reader has run, and an output to the end.
+TEST(ReferenceExecutor, FreesValuesBehindTheirLastReader) {
+  GraphBuilder b({.image = {4, 5, 6}, .name = "frees"});
+  constexpr auto kTanh = Activation::Function::kTanh;
+  const auto first = b.activation("first", b.input(), kTanh), second = b.activation("second", first, kTanh);
+  const auto third = b.activation("third", second, kTanh);
+  const auto joined = b.concat("joined", {third, first});
+  const auto last = b.activation("last", joined, kTanh);
+  const Graph graph = b.build(b.global_average_pool("pool", last), {{"second", second.id, 0}});
+  ParameterSet set;
+  const auto executor = make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
+  set.allocate();
+  MemoryObserver memory(graph);
+  executor->set_observer(&memory);
+  executor->run({{"images", at::randn({2, 4, 5, 6})}}, {});
+  EXPECT_EQ(memory.alive,
+            (std::vector<std::string>{"first: first", "second: first second", "third: first second third",
+                                      "joined: second joined", "last: second last", "pool: second pool"}));
 }
 
 TEST(ReferenceExecutor, PrefixesNames) {

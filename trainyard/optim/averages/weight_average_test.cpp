@@ -249,6 +249,53 @@ TEST(WeightAverage, AnotherKindBeginsAnew) {
   EXPECT_TRUE(exponential.weights().values().equal(set.values()));
 }
 
+// The next end of an epoch is that of the steps behind the restart.
+TEST(WeightAverage, ARestartCountsNoStepsFromBefore) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  WeightAverage average({.kind = AverageKind::kEqual, .every = 2}, set), exponential({.decay = 0.5}, set);
+  for (int64_t step = 0; step < 3; ++step) {
+    set_step(set, step);
+    average.after_step(step, false);
+    exponential.after_step(step, false);
+  }
+  EXPECT_EQ(average.updates(), 1);
+  set_step(set, 9);
+  average.restart();
+  exponential.restart();
+  EXPECT_EQ(average.updates(), 0);
+  EXPECT_EQ(exponential.updates(), 0);
+  EXPECT_TRUE(average.weights().values().equal(set.values()));
+  EXPECT_TRUE(exponential.weights().values().equal(set.values()));
+  average.after_step(3, true);
+  EXPECT_EQ(average.updates(), 0) << "no step has changed the weights since";
+  average.restart();
+  average.after_step(1, false);
+  EXPECT_EQ(average.updates(), 1) << "steps are numbered as after a resume";
+  set_step(set, 11);
+  exponential.source_replaced();
+  EXPECT_TRUE(exponential.weights().values().equal(set.values())) << "it has not begun";
+}
+
+// The step at the end of the epoch is skipped: the weights of a step before the checkpoint count there, if there was
+// one.
+TEST(WeightAverage, WhatWasDoneBeforeACheckpointCountsAtTheNextEndOfAnEpoch) {
+  for (const bool trained : {false, true}) {
+    nn::ParameterSet set = five_values(at::kDouble);
+    set_step(set, 0);
+    WeightAverage first({.kind = AverageKind::kEqual, .every = 2}, set),
+        resumed({.kind = AverageKind::kEqual, .every = 2}, set);
+    if (trained) first.after_step(0, false);
+    core::MemoryState saved;
+    first.save(saved);
+    EXPECT_EQ(std::as_const(saved).integer("steps"), trained ? 1 : 0);
+    EXPECT_EQ(std::as_const(saved).integer("updates"), 0);
+    EXPECT_EQ(std::as_const(saved).text("kind"), "equal");
+    resumed.load(saved);
+    resumed.after_step(1, true);
+    EXPECT_EQ(resumed.updates(), trained ? 1 : 0);
+  }
+}
+
 TEST(WeightAverage, KeepsTheZerosOfMasks) {
   nn::ParameterSet set = five_values(at::kDouble);
   set_step(set, 0);

@@ -6,7 +6,8 @@
 //
 // A formula that depends on the number of updates (bias corrections) has begin_update(count): it increments the count,
 // and sets the members that are derived from it. It is called on the parameters' device, so that no step has a branch
-// on the host.
+// on the host. One that reads UpdateCount::momentum_product has momentum_product(updates), too, for parameters that
+// have missed updates: that product of so many updates with the present numbers.
 //
 // A formula that is scaled by norms of a parameter (LARS, LAMB) has, instead of the call above,
 //   measure(gradient, weight, decay, slots) -> the element of the vector whose norm is compared with that of the
@@ -73,6 +74,10 @@ TRAINYARD_FORMULA void move_moments(double beta1, double beta2, T gradient, T* s
 template <typename Formula>
 inline constexpr bool kCountsUpdates = requires(Formula formula, UpdateCount count) {
   formula.begin_update(count);
+};
+template <typename Formula>
+inline constexpr bool kReadsMomentumProduct = requires(const Formula formula, double updates) {
+  formula.momentum_product(updates);
 };
 template <typename Formula>
 inline constexpr bool kScaledByNorms = requires {

@@ -14,6 +14,12 @@ struct NadamFormula {
   TRAINYARD_FORMULA double momentum_of(double update) const {
     return beta1 * (1 - 0.5 * power(0.96, update * momentum_decay));
   }
+  // Returns U(updates). The factors behind 1e-18 change no bit of 1 - U.
+  TRAINYARD_FORMULA double momentum_product(double updates) const {
+    double product = 1;
+    for (int update = 1; update <= updates && product > 1e-18; ++update) product *= momentum_of(update);
+    return product;
+  }
   TRAINYARD_FORMULA void begin_update(UpdateCount& count) {
     count.updates += 1;
     const double momentum = momentum_of(count.updates), next_momentum = momentum_of(count.updates + 1);

@@ -6,7 +6,7 @@
 namespace trainyard::optim {
 
 // Updates slots[0], s = d * s + (1 - d) * g^2, and returns it; centered: also slots[2], a = d * a + (1 - d) * g, and
-// returns s - a^2.
+// returns s - a^2, at least 0. TensorFlow and PyTorch take what rounding has left of it, which may be NaN in the root.
 template <bool kCentered, typename T>
 TRAINYARD_FORMULA T mean_square(double decay, T gradient, T* slots) {
   const T d = static_cast<T>(decay), rest = static_cast<T>(1 - decay);
@@ -15,6 +15,8 @@ TRAINYARD_FORMULA T mean_square(double decay, T gradient, T* slots) {
   if constexpr (kCentered) {
     slots[2] = d * slots[2] + rest * gradient;
     square -= slots[2] * slots[2];
+    // No variance is negative, but its rounding is where gradients hardly change, and the root would be NaN.
+    square = square < T(0) ? T(0) : square;
   }
   return square;
 }

@@ -36,7 +36,8 @@ struct FormulaOptimizer {
   std::function<AnyFormula(const OptimizerNumbers&)> make;  // called for each update: the numbers may have changed
   enum class Decay { kByOptions, kDecoupled, kInUpdate } decay = Decay::kByOptions;  // Optimizer::DecayForm
   // Counts the updates of each parameter, without those in which it was frozen, as PyTorch does. Else all count for all
-  // parameters, as in TensorFlow and Keras. A formula whose update depends on UpdateCount::updates alone may set it.
+  // parameters, as in TensorFlow and Keras. A formula that reads UpdateCount::momentum_product needs a
+  // momentum_product() of its own for it.
   bool counts_by_parameter = false;
   // Makes an optimizer that is more than the formula; empty: one that is that formula alone. `declared` is the entry of
   // optimizer_formulas().

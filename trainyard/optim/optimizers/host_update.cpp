@@ -116,15 +116,22 @@ class FormulaOfUpdate {
                           const UpdateCount& after) {
     auto* const missed = optimizer.missed_updates().template mutable_data_ptr<double>();
     const std::vector<size_t>& own = optimizer.own();
+    double last_missed = 0;  // most have missed as many as the one before
+    Formula last = common_;
     for (size_t p = 0; p < own.size(); ++p) {
       if (!optimizer.trainable(own[p])) {
         missed[p] += after.updates - before.updates;
       } else if (missed[p] != 0) {
         if (by_parameter_.empty()) by_parameter_.assign(own.size(), common_);
-        UpdateCount count{.updates = std::max(0.0, before.updates - missed[p]),
-                          .momentum_product = before.momentum_product};
-        by_parameter_[p] = given;
-        by_parameter_[p].begin_update(count);
+        if (missed[p] != last_missed) {
+          UpdateCount count{.updates = std::max(0.0, before.updates - missed[p]),
+                            .momentum_product = before.momentum_product};
+          if constexpr (kReadsMomentumProduct<Formula>) count.momentum_product = given.momentum_product(count.updates);
+          last = given;
+          last.begin_update(count);
+          last_missed = missed[p];
+        }
+        by_parameter_[p] = last;
       }
     }
   }

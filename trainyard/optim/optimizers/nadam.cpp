@@ -1,7 +1,7 @@
 // Adam with Nesterov's momentum (Dozat, "Incorporating Nesterov momentum into Adam", 2016), in two forms that differ in
 // the schedule of their momentum alone. Both correct the bias of m by the product of momenta, that of v by b2^t, and
-// add epsilon behind the root of the corrected v. PyTorch counts the updates of each parameter; here those of the
-// optimizer count, which differs for a parameter that is frozen at first.
+// add epsilon behind the root of the corrected v. As in the original, torch_nadam counts the updates of each parameter,
+// keras_nadam those of the optimizer.
 #include "trainyard/optim/formulas/nadam.h"
 
 #include "trainyard/optim/optimizers/formula_optimizer.h"
@@ -19,12 +19,14 @@ FormulaOptimizer nadam(const std::string& name, const std::string& source, doubl
           .source = source,
           .slots = {{.name = "mean"}, {.name = "mean_square"}},
           .numbers = mean_numbers(),
-          .make = [momentum_decay](const OptimizerNumbers& n) {
-            return NadamFormula{.beta1 = n.at("beta1"),
-                                .beta2 = n.at("beta2"),
-                                .epsilon = n.at("epsilon"),
-                                .momentum_decay = momentum_decay};
-          }};
+          .make =
+              [momentum_decay](const OptimizerNumbers& n) {
+                return NadamFormula{.beta1 = n.at("beta1"),
+                                    .beta2 = n.at("beta2"),
+                                    .epsilon = n.at("epsilon"),
+                                    .momentum_decay = momentum_decay};
+              },
+          .counts_by_parameter = momentum_decay != 1};  // PyTorch's
 }
 
 const FormulaRegistration kNadam(nadam(

@@ -14,6 +14,7 @@
 #include <ATen/ops/ones.h>
 #include <benchmark/benchmark.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 
 namespace trainyard::optim {
@@ -65,7 +66,7 @@ struct Times {
     const std::clock_t processor_begin = std::clock();
     work();
     processor.push_back(static_cast<double>(std::clock() - processor_begin) / CLOCKS_PER_SEC);
-    wall.push_back(std::chrono::duration<double>(Clock::now() - begin).count());
+    wall.push_back(core::seconds_since(begin));
   }
 };
 

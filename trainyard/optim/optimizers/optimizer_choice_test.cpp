@@ -1,10 +1,14 @@
 #include <functional>
+#include <map>
+#include <string>
 
 #include <ATen/ops/equal.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/formula_optimizer.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/optimizer_options.h"
 #include "trainyard/optim/step/step_state.h"
@@ -87,6 +91,49 @@ TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
     const OptimizerChoice defaults{named.name};
     EXPECT_FALSE(at::equal(trained(chosen), trained(defaults))) << named.name << ": the numbers change nothing";
   }
+}
+
+// What each optimizer keeps for a parameter and what it begins with, and its numbers where none is given; those that
+// may not change between steps are fixed.
+TEST(OptimizerDeclarations, HaveTheirSlotsAndTheDefaultsOfTheirNumbers) {
+  const std::string means = " mean=0 mean_square=0: beta1=0.9 beta2=0.999 epsilon=",
+                    rmsprop = ": mean_square_decay=0.9 momentum=0.9 epsilon=1e-07 centered=0 (fixed)",
+                    muon = " muon_momentum=0.95 muon_steps=5 (fixed) normalize_weights=0 (fixed) muon_rate=1 (fixed)",
+                    adapts = " adapt_undecayed=0 (fixed)";
+  const std::map<std::string, std::string> expected = {
+      {"keras_adamw", means + "1e-07"},
+      {"keras_momentum", " momentum=0: momentum=0.9 nesterov=0 (fixed)"},
+      {"keras_nadam", means + "1e-07"},
+      {"keras_rmsprop", " mean_square=0 momentum=0 mean=0" + rmsprop},
+      {"lamb", means + "1e-07 bias_correction=1 (fixed)" + adapts},
+      {"lars", " momentum=0: momentum=0.9 trust_coefficient=0.001 (fixed)" + adapts},
+      {"lion", " mean=0: beta1=0.9 beta2=0.99"},
+      {"muon_adamw", means + "1e-08" + muon},
+      {"muon_sgd", " momentum=0: momentum=0.9" + muon},
+      {"schedule_free_adamw", " z=0 mean_square=0: beta1=0.9 beta2=0.999 epsilon=1e-08"},
+      {"schedule_free_sgd", " z=0: momentum=0.9"},
+      {"sgd", ":"},
+      {"tf_adam", means + "1e-07"},
+      {"tf_momentum", " momentum=0: momentum=0.9"},
+      {"tf_nesterov", " momentum=0: momentum=0.9"},
+      {"tf_rmsprop", " mean_square=1 momentum=0 mean=0" + rmsprop},
+      {"torch_adam", means + "1e-07"},
+      {"torch_adamw", means + "1e-07"},
+      {"torch_momentum", " momentum=0: momentum=0.9 dampening=0 nesterov=0 (fixed)"},
+      {"torch_nadam", means + "1e-07"},
+      {"torch_radam", means + "1e-08"},
+      {"torch_rmsprop", " mean_square=0 momentum=0 mean=0" + rmsprop}};
+  std::map<std::string, std::string> declared;
+  for (const std::string& name : optimizer_formulas().names()) {
+    const FormulaOptimizer& optimizer = optimizer_formulas().get(name);
+    std::string& text = declared[name];
+    for (const FormulaOptimizer::Slot& slot : optimizer.slots) text += fmt::format(" {}={}", slot.name, slot.initial);
+    text += ":";
+    for (const OptimizerNumber& number : optimizer.numbers) {
+      text += fmt::format(" {}={}{}", number.name, number.default_value, number.changes ? "" : " (fixed)");
+    }
+  }
+  EXPECT_EQ(declared, expected);
 }
 
 TEST(OptimizerChoice, AnUnknownNameIsAnErrorWithTheNearest) {

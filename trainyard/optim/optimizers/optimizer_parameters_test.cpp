@@ -60,7 +60,7 @@ TEST(OptimizerParameters, OthersAreLeftAlone) {
 
 // PyTorch keeps nothing of a parameter without a gradient: one that was frozen at first begins as in a new optimizer.
 TEST(OptimizerParameters, WhatWasFrozenCountsItsOwnUpdatesAsInPyTorch) {
-  for (const char* name : {"torch_momentum", "torch_adam", "torch_adamw", "torch_radam", "muon_adamw"}) {
+  for (const char* name : {"torch_momentum", "torch_adam", "torch_adamw", "torch_nadam", "torch_radam", "muon_adamw"}) {
     OptimizerOptions options{.numbers = numbers_of(name, {{"momentum", 0.8}, {"dampening", 0.5}}), .weight_decay = 0.1};
     nn::ParameterSet set = small_set(), later = small_set(), resumed = small_set();
     const auto optimizer = optimizers().get(name)(set, options);
@@ -96,7 +96,9 @@ TEST(OptimizerParameters, WhatWasFrozenCountsItsOwnUpdatesAsInPyTorch) {
     EXPECT_TRUE(resumed.values().equal(set.values())) << name;
   }
   nn::ParameterSet set = small_set();
-  EXPECT_FALSE(optimizers().get("tf_adam")(set, {})->missed_updates().defined());  // which counts for all parameters
+  // These count for all parameters.
+  EXPECT_FALSE(optimizers().get("tf_adam")(set, {})->missed_updates().defined());
+  EXPECT_FALSE(optimizers().get("keras_nadam")(set, {})->missed_updates().defined());
 }
 
 TEST(OptimizerParameters, TwoOptimizersTrainAndSaveSideBySide) {
@@ -159,6 +161,25 @@ TEST(OptimizerMasks, MaskedElementsStayZeroAfterEachUpdate) {
     set.set_mask(id, {});
     step(set, {optimizer.get()}, 3);
     EXPECT_TRUE(set.value(id).ne(0).all().item<bool>()) << name;
+  }
+}
+
+// The variance of gradients that do not change is 0, and some of its roundings are negative.
+TEST(CenteredRmsprop, GradientsThatDoNotChangeLeaveFiniteValues) {
+  for (const char* name : {"tf_rmsprop", "keras_rmsprop", "torch_rmsprop"}) {
+    nn::ParameterSet set({.dtype = at::kFloat});
+    set.declare({.name = "w", .shape = {200}, .init = nn::Initializer::constant(1.0)});
+    set.allocate();
+    set.initialize(0);
+    const auto optimizer = optimizers().get(name)(set, {.numbers = {{"momentum", 0.0}, {"centered", 1.0}}});
+    for (int i = 0; i < 200; ++i) {
+      StepState state;
+      state.write({.learning_rate = 1e-9, .step = i});
+      const at::Tensor gradients = set.gradient(*set.find("w"));
+      for (int64_t k = 0; k < 200; ++k) gradients.mutable_data_ptr<float>()[k] = 0.37F * static_cast<float>(k + 1);
+      optimizer->apply(state);
+    }
+    EXPECT_TRUE(value(set, "w").isfinite().all().item<bool>()) << name;
   }
 }
 

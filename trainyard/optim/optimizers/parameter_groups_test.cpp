@@ -136,6 +136,12 @@ TEST(LayerRateFactors, FallByHalvesFromTheHeadToTheStem) {
                                0.5),
             (Factors{1 / 16.0, 0.125, 0.25, 0.5, 0.5, 1}))
       << "the layer between two stages is of the next one";
+  EXPECT_EQ(layer_rate_factors(
+                {"features.0.0.weight", "features.1.0.layer_scale", "features.2.0.weight", "features.2.1.weight",
+                 "features.3.0.layer_scale", "features.3.1.layer_scale", "features.10.0.weight", "classifier.2.weight"},
+                0.5),
+            (Factors{1 / 32.0, 1 / 16.0, 0.125, 0.125, 0.125, 0.25, 0.5, 1}))
+      << "with its convolution as with its norm; stages are in the order of their numbers";
   EXPECT_EQ(layer_rate_factors({"conv1.weight", "bn1.weight", "layer1.0.conv1.weight", "layer1.1.conv1.weight",
                                 "layer2.0.conv1.weight", "bn_last.weight", "fc.weight"},
                                0.5),

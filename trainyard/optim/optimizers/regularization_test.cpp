@@ -1,6 +1,8 @@
 // Terms of regularization against their definition in double.
 #include <cmath>
+#include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -90,6 +92,25 @@ TEST(Regularization, IsReportedByTermAndInTotal) {
   EXPECT_NEAR(RegularizationLoss(*optimizer, twice).by_term()[1].second.item<double>(), 4 * expected[1].second, 1e-12);
   EXPECT_EQ(RegularizationLoss(*optimizers().get("sgd")(set, {}))().item<double>(), 0);
   EXPECT_TRUE(RegularizationLoss(*optimizers().get("sgd")(set, {})).by_term().empty());
+}
+
+// A parameter that no term is for has no part in the loss, whatever it holds: 0 times infinity is not a number.
+TEST(Regularization, ParametersWithoutACoefficientDoNotCount) {
+  nn::ParameterSet set = small_set();
+  set.value(*set.find("head.bias"))[2] = std::numeric_limits<double>::infinity();
+  const auto optimizer = optimizers().get("sgd")(
+      set, {.weight_decay = 0.02,
+            .regularization = {
+                {.name = "sparse", .pattern = "body.1.*", .kind = RegularizationKind::kL1, .coefficient = 0.05}}});
+  double squares = 0;
+  for (const char* name : {"body.1.weight", "body.2.weight", "head.weight"}) {
+    squares += set.value(*set.find(name)).square().sum().item<double>();
+  }
+  const auto terms = RegularizationLoss(*optimizer).by_term();
+  ASSERT_EQ(terms.size(), 2U);
+  EXPECT_NEAR(terms[0].second.item<double>(), 0.02 * squares / 2, 1e-12);
+  EXPECT_NEAR(terms[1].second.item<double>(), 0.05 * set.value(*set.find("body.1.weight")).abs().sum().item<double>(),
+              1e-12);
 }
 
 TEST(Regularization, BadTermsAreRefused) {

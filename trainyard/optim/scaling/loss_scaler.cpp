@@ -117,24 +117,31 @@ at::Tensor LossScaler::skips_at_floor() const {
   return state_[3];
 }
 
-void LossScaler::end_step(const at::Tensor& gradients, StepState& state) {
-  if (device_ == nullptr) return end_step(!options_.automatic || all_finite(gradients), state);
+void LossScaler::end_step(const at::Tensor& gradients, StepState& state, bool last) {
+  if (device_ == nullptr) return end_step(!options_.automatic || all_finite(gradients), state, last);
   if (options_.automatic) device_->find_non_finite(gradients, found_);
   device_->apply_loss_scale(state_, found_, steps_, state.tensor());
 }
 
-void LossScaler::end_step(bool finite, StepState& state) {
+void LossScaler::end_step(bool finite, StepState& state, bool last) {
   auto* const scale = static_cast<LossScale*>(state_.data_ptr());
   auto* const fields = state.tensor().data_ptr<double>();
   const bool found = options_.automatic && !finite;
   fields[StepState::kInverseLossScale] = 1.0 / scale->scale;
   fields[StepState::kFoundInf] = found ? 1.0 : 0.0;
   before_ = *scale;
-  if (options_.automatic) *scale = next_loss_scale(*scale, found, steps_);
+  was_last_ = last;
+  const bool any_found = found || found_before_;
+  found_before_ = any_found && !last;
+  if (options_.automatic && last) *scale = next_loss_scale(*scale, any_found, steps_);
 }
 
 void LossScaler::skip_ended_step(StepState& state) {
   state.tensor().data_ptr<double>()[StepState::kFoundInf] = 1.0;
+  if (!was_last_) {
+    found_before_ = true;
+    return;
+  }
   if (options_.automatic) *static_cast<LossScale*>(state_.data_ptr()) = next_loss_scale(before_, true, steps_);
 }
 

@@ -32,9 +32,13 @@ class LossScaler : public core::Stateful {
   at::Tensor skips_at_floor() const;
   // Takes the reduced gradients of the scaled loss, [total] float or double, total a multiple of 16. Writes the inverse
   // of the scale and found_inf into `state`, then computes the next step's scale.
-  void end_step(const at::Tensor& gradients, StepState& state);
+  //
+  // A step of several costs ends with its last one, as after GradScaler.update() of PyTorch: the others have `last`
+  // false, their found_inf is their own, and the scale stays until the last one, for which one bad cost is a bad step.
+  // On a device each of them counts as a step.
+  void end_step(const at::Tensor& gradients, StepState& state, bool last = true);
   // Does the same for gradients in host memory that were checked elsewhere. Only an automatic scale uses `finite`.
-  void end_step(bool finite, StepState& state);
+  void end_step(bool finite, StepState& state, bool last = true);
   // Turns the step that end_step() has ended last into one that is skipped, as if these gradients had not been finite:
   // those of another process were not, which is known later. In host memory.
   void skip_ended_step(StepState& state);
@@ -48,6 +52,8 @@ class LossScaler : public core::Stateful {
   LossScalerOptions options_;
   LossScaleSteps steps_;
   LossScale before_{};                     // what state_ was before end_step(), in host memory
+  bool found_before_ = false;              // by an earlier cost of this step, in host memory
+  bool was_last_ = true;                   // the last end_step() was that of the step's last cost
   at::Tensor state_;                       // [4] double: a LossScale
   const DeviceKernels* device_ = nullptr;  // null on the CPU
   at::Tensor found_;                       // [1] int32 on a device when the scale is automatic; else undefined

@@ -173,5 +173,31 @@ TEST(LossScaler, RefusesScalesThatMakeNoSense) {
   EXPECT_THROW(LossScaler({.most_skips_at_floor = -1}), core::Error);
 }
 
+// Two costs: each is skipped by itself, the step is one, and bad where one of them is.
+TEST(LossScaler, AStepOfSeveralCostsIsOne) {
+  LossScaler scaler({.scale = 8, .automatic = true, .rule = LossScaleRule::kTorch, .raise_after = 2});
+  StepState state;
+  const auto turn = [&](double gradient, bool last) {
+    scaler.end_step(gradients(gradient), state, last);
+    return state.read().found_inf;
+  };
+  EXPECT_TRUE(turn(kInfinity, false));
+  EXPECT_EQ(scaler.scale().item<double>(), 8) << "both costs of a step have one scale";
+  EXPECT_FALSE(turn(3, true));
+  EXPECT_EQ(scaler.scale().item<double>(), 4);
+  EXPECT_EQ(scaler.clean_steps().item<double>(), 0);
+  for (const double expected : {4.0, 8.0}) {
+    EXPECT_FALSE(turn(3, false));
+    EXPECT_FALSE(turn(3, true));
+    EXPECT_EQ(scaler.scale().item<double>(), expected);
+  }
+  // Another process has found it in its first cost.
+  turn(3, false);
+  scaler.skip_ended_step(state);
+  EXPECT_TRUE(state.read().found_inf);
+  turn(3, true);
+  EXPECT_EQ(scaler.scale().item<double>(), 4);
+}
+
 }  // namespace
 }  // namespace trainyard::optim::loss_scaler_test

@@ -133,6 +133,8 @@ TEST(Decay, ValuesThatCannotBeAreRefused) {
   EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 5, .rise = 0.6, .three_phases = true}); }));
   EXPECT_TRUE(refused([] { one_cycle({.rate = 1, .steps = 5, .end_divisor = 0}); }));
   EXPECT_TRUE(refused([] { one_cycle_momentum({.rate = 1, .steps = 5, .least_momentum = 0.96}); }));
+  EXPECT_TRUE(refused([] { one_cycle_boundaries({.rate = 1, .steps = 0}); }));
+  EXPECT_TRUE(refused([] { restart_steps({.rate = 1, .period = 0}, 10, 3); }));
 }
 
 TEST(Decay, SaysWhichValueItRefuses) {
@@ -145,6 +147,17 @@ TEST(Decay, SaysWhichValueItRefuses) {
   EXPECT_EQ(message([] { return exponential(1.0, 5, 0.5, -2.0); }), "the minimum of the learning rate" + rate + "-2");
   EXPECT_EQ(message([] { return polynomial({.rate = 1, .steps = 5, .end = -3}); }),
             "the last learning rate of a polynomial decay" + rate + "-3");
+  EXPECT_EQ(message([] { return polynomial({.rate = -1, .steps = 5}); }), "the learning rate" + rate + "-1");
+  EXPECT_EQ(message([] { return polynomial({.rate = 1, .steps = 5, .power = -2}); }),
+            "the power of a polynomial decay" + rate + "-2");
+  EXPECT_EQ(message([] { return polynomial({.rate = 1, .steps = 0}); }),
+            "the steps of a polynomial decay are not usable: expected at least 1, got 0");
+  EXPECT_EQ(message([] { return polynomial({.rate = 0, .steps = 1, .end = 0, .power = 0}); }), "no error");
+  EXPECT_EQ(message([] { return cosine(-1, 10); }), "the learning rate" + rate + "-1");
+  EXPECT_EQ(message([] { return cosine(1, 10, 0, -2); }), "the minimum of the learning rate" + rate + "-2");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = -1, .period = 5}); }), "the learning rate" + rate + "-1");
+  EXPECT_EQ(message([] { return cosine_restarts({.rate = 1, .period = 5, .minimum = -2}); }),
+            "the minimum of the learning rate" + rate + "-2");
   EXPECT_EQ(message([] { return cosine(1.0, 10, 10); }),
             "the cosine's first step is not usable: expected one in [0, 10), got 10");
   EXPECT_EQ(message([] { return cosine(1.0, 10, -1); }),

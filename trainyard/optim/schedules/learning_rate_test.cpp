@@ -159,6 +159,25 @@ TEST(LearningRate, WhatIsRefusedSaysItsNumbers) {
   expect_rates(times_warmup(constant(1), 4, 1), {{0, 1.0}, {3, 1.0}});
 }
 
+TEST(LearningRate, SaysWhichRateItRefuses) {
+  const std::string range = " is not usable: expected a finite number, at least 0, got ";
+  EXPECT_EQ(core::message_of([] { return constant(-0.5); }), "the learning rate" + range + "-0.5");
+  EXPECT_EQ(core::message_of([] { return constant(0); }), "no error");
+  EXPECT_EQ(core::message_of([] { return with_warmup(constant(1), -1, 5); }),
+            "the learning rate after warm-up" + range + "-1");
+  EXPECT_EQ(core::message_of([] { return with_warmup(constant(1), 1, 5, -2); }),
+            "the learning rate that a warm-up starts with" + range + "-2");
+  EXPECT_EQ(core::message_of([] { return with_warmup(constant(0), 0, 5, 0); }), "no error");
+  EXPECT_EQ(core::message_of([] {
+              return piecewise({1}, {1.0, -3.0});
+            }),
+            "a piece of the learning rate" + range + "-3");
+}
+
+TEST(LearningRate, APiecewiseScheduleMayHaveBlanks) {
+  expect_rates(piecewise(parse_piecewise(" 1 ; 3  ;  .1 "), 10), {{0, 1.0}, {30, 1.0}, {31, 0.1}});
+}
+
 TEST(LearningRate, ValuesThatCannotBeAreRefused) {
   EXPECT_NE(core::message_of([] { constant(std::nan("")); }), "no error");
   EXPECT_NE(core::message_of([] { constant(-0.1); }), "no error");

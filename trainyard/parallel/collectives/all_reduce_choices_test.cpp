@@ -2,6 +2,7 @@
 
 #include <string>
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/files/file_system.h"
@@ -77,7 +78,10 @@ TEST(AllReduceChoices, AFileOfMoreThanFourMebibytesIsNotRead) {
   constexpr size_t kMost = size_t{4} << 20;
   for (const size_t size : {kMost, kMost + 1}) {
     core::local_file_system().write_file_atomically(file, head + std::string(size - head.size(), 'x'));
+    ::testing::internal::CaptureStderr();
     EXPECT_EQ(AllReduceChoices(file).all().size(), size == kMost ? 1U : 0U) << size;
+    const std::string said = ::testing::internal::GetCapturedStderr();
+    EXPECT_EQ(said.find("measured all-reduces are not used: ") != std::string::npos, size > kMost) << said;
   }
 }
 
@@ -85,7 +89,9 @@ TEST(AllReduceChoices, AFolderThatCannotBeWrittenToKeepsThemInMemory) {
   const core::TempDir folder;
   core::local_file_system().write_file_atomically(folder.file("file"), "a file where a folder is wanted");
   AllReduceChoices choices(folder.file("file/all_reduces.txt"));
+  ::testing::internal::CaptureStderr();
   choices.keep("two ranks", kChoice);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), ::testing::HasSubstr("measured all-reduces are not kept: "));
   expect_equal(choices.find("two ranks"), kChoice);
 }
 

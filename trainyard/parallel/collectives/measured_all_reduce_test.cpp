@@ -230,6 +230,23 @@ TEST(MeasuredAllReduce, EachAlgorithmIsMeasured) {
   }
 }
 
+// Others round their partial sums at other ranks.
+TEST(MeasuredAllReduce, WithAnotherTypeOnTheWireOnlyTheChainHasTheOrderOfRanks) {
+  const Engines engines = make_engines(2);
+  std::vector<MeasuredAllReduces> measured(2);
+  on_processes(2, [&](size_t p) {
+    AllReduceMeasuring measuring = quick();
+    measuring.order = AllReduceOrder::kAny;
+    measuring.wire = at::kBFloat16;
+    measured[p] = measure_all_reduces(engines[p], 1, measuring);
+  });
+  for (const MeasuredAllReduces& each : measured) {
+    EXPECT_THAT(each.in_rank_order, ElementsAre("chain"));
+    EXPECT_FALSE(each.other.empty());
+    EXPECT_EQ(each.times.size(), 2 * (1 + each.other.size())) << "no shared memory, and no other chain";
+  }
+}
+
 TEST(MeasuredAllReduce, AMeasurementEndsWhenItsTimeIsOver) {
   const Engines engines = make_engines(2);
   AllReduceChoices first(""), second("");
@@ -298,6 +315,11 @@ TEST_F(AgreedAllReduces, AChoiceOfAnotherTopologyIsNotUsed) {
   AllReduceMeasuring any = quick();
   any.order = AllReduceOrder::kAny;
   EXPECT_TRUE(agree(any, kTwoMachines)[0].measured_now);
+  AllReduceMeasuring on_wire = any;
+  on_wire.wire = at::kBFloat16;
+  const AgreedAllReduce rounded = agree(on_wire, kTwoMachines)[0];
+  EXPECT_TRUE(rounded.measured_now);
+  EXPECT_THAT(rounded.description, HasSubstr(", BFloat16 on the wire"));
 }
 
 TEST_F(AgreedAllReduces, WhatCannotRunHereIsMeasuredAgain) {

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/system/host_name.h"
 #include "trainyard/parallel/collectives/plan/collective_call.h"
 #include "trainyard/parallel/collectives/plan/tensor_place.h"
@@ -102,7 +103,7 @@ class ReplicaMeeting {
     const auto longest = std::min<milliseconds>(deadline, std::chrono::hours(24 * 365));
     if (!engine_->wait_until(Clock::now() + longest, over)) give_up(replica, *collective, operation, deadline);
     const Clock::time_point agreed = std::min(collective->job->operation->agreed_at(), Clock::now());
-    waiting_seconds += std::max(0.0, std::chrono::duration<double>(agreed - begin).count());
+    waiting_seconds += std::max(0.0, core::seconds_between(begin, agreed));
     const std::optional<Error>& refusal = collective->job->operation->refusal();
     if (!refusal) return collective->job->operation->gathered();
     const std::lock_guard lock(engine_->mutex());

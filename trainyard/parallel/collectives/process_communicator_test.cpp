@@ -20,6 +20,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/all_reduce_options.h"
 #include "trainyard/parallel/collectives/plan/rank_reduction.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
@@ -93,6 +94,28 @@ TEST_P(ProcessCommunicatorLayouts, RanksCountReplicasInTheOrderOfProcesses) {
     EXPECT_EQ(communicators[rank]->rank(), static_cast<int>(rank));
     EXPECT_EQ(communicators[rank]->size(), static_cast<int>(communicators.size()));
   }
+}
+
+// Addresses are those of one process, and what is added there has the order of ranks.
+TEST(ProcessCommunicatorViews, AreOfReplicasOfOneProcessInTheOrderOfRanks) {
+  const auto views_of = [](const std::vector<int>& replicas, const AlgorithmChoice& choose) {
+    const auto engines = make_engines(static_cast<int>(replicas.size()));
+    const Communicators group = connect(engines, replicas, kLong, choose);
+    std::vector<size_t> counts(group.size());
+    expect_none(on_ranks(group, [&counts](Communicator& self) {
+      const at::Tensor own = at::full({2, 3}, 1.0F + static_cast<float>(self.rank()));
+      const std::vector<at::Tensor> views = self.peer_views(own);
+      for (size_t rank = 0; rank < views.size(); ++rank) {
+        EXPECT_EQ(views[rank][1][2].item<float>(), 1.0F + static_cast<float>(rank));
+      }
+      counts[static_cast<size_t>(self.rank())] = views.size();
+      self.barrier();  // the others have read
+    }));
+    return counts;
+  };
+  EXPECT_EQ(views_of({2}, choose_algorithm), (std::vector<size_t>{2, 2}));
+  EXPECT_EQ(views_of({1, 1}, choose_algorithm), (std::vector<size_t>{0, 0}));
+  EXPECT_EQ(views_of({2}, AllReduceOptions{.spec = "ring"}.choice()), (std::vector<size_t>{0, 0}));
 }
 
 TEST_P(ProcessCommunicatorLayouts, BroadcastFromEveryRoot) {

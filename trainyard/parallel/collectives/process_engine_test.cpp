@@ -38,6 +38,21 @@ class WaitingTransport final : public MessageTransport {
   const std::shared_future<void> others_;
 };
 
+// What carries nothing, and counts how many of its kind there are.
+class CountedTransport final : public MessageTransport {
+ public:
+  explicit CountedTransport(std::atomic<int>& count) : count_(count) { ++count_; }
+  ~CountedTransport() override { --count_; }
+  CountedTransport(const CountedTransport&) = delete;
+  CountedTransport& operator=(const CountedTransport&) = delete;
+  std::unique_ptr<Transfer> send(int, int, const void*, size_t) override { throw std::logic_error("nothing is sent"); }
+  std::unique_ptr<Transfer> receive(int, int, void*, size_t) override { throw std::logic_error("nothing comes"); }
+  void finish() override {}
+
+ private:
+  std::atomic<int>& count_;
+};
+
 // Two processes that exchange with each other, from the place of the first.
 struct TwoProcesses {
   std::shared_ptr<ProcessEngine> engine, other;
@@ -193,6 +208,45 @@ TEST(ProcessEngine, AnErrorOfTheTransportEndsAllWaits) {
   engine.reset();
   ASSERT_TRUE(reported);
   EXPECT_THAT(reported->what(), HasSubstr("nothing comes"));
+}
+
+// Only an engine whose thread is in a call that may never end leaves its transport behind.
+TEST(ProcessEngine, EndsItsTransport) {
+  std::atomic<int> left = 0;
+  const auto start = [&left] {
+    return ProcessEngine::start([&left] { return std::make_unique<CountedTransport>(left); }, kTimeout);
+  };
+  auto engine = start();
+  EXPECT_EQ(left, 1);
+  engine.reset();
+  EXPECT_EQ(left, 0) << "without use";
+  left = 0;
+  engine = start();
+  engine->run_on_transport([](MessageTransport&) {}, kTimeout);
+  engine.reset();
+  EXPECT_EQ(left, 0) << "behind work on the transport";
+  left = 0;
+  engine = start();
+  engine->finish(kTimeout);
+  engine.reset();
+  EXPECT_EQ(left, 0) << "behind its finish";
+}
+
+TEST(ProcessEngine, NamesEachOperation) {
+  std::vector<std::string> said;
+  const TwoProcesses two = two_processes();
+  two.engine->watch({.begin = [&said](const char* operation) { said.emplace_back(operation); }});
+  const auto call_all = [](core::Communicator& self) {
+    at::Tensor tensor = at::ones({3});
+    self.all_reduce(tensor, core::ReduceOp::kSum);
+    self.broadcast(tensor, 0);
+    EXPECT_EQ(self.all_gather(tensor).size(), 2U);
+    self.barrier();
+  };
+  core::Thread others({.name = "peer"}, [&] { call_all(*two.peer); });
+  call_all(*two.own);
+  others.join();
+  EXPECT_EQ(said, (std::vector<std::string>{"all-reduce", "broadcast", "gather", "barrier"}));
 }
 
 TEST(ProcessEngine, SaysWhatItWaitsForAndWhetherItRuns) {

@@ -6,17 +6,23 @@
 #include <chrono>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <memory>
 #include <optional>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <arpa/inet.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <netinet/in.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -72,6 +78,14 @@ class AgentProcess {
     }
     EXPECT_NE(connection_, nullptr);
     return who;
+  }
+
+  // Returns the port of its end of the connection; 0 before it has arrived.
+  int port() const {
+    sockaddr_in peer{};
+    socklen_t size = sizeof peer;
+    if (connection_) ::getpeername(connection_->descriptor(), reinterpret_cast<sockaddr*>(&peer), &size);
+    return ntohs(peer.sin_port);
   }
 
   void send(const LaunchMessage& message) {
@@ -171,6 +185,28 @@ TEST(Agent, SendsWhatItsRankWritesAndHowItEnds) {
   EXPECT_EQ(agent.error, "one\nthree\n");
   ASSERT_TRUE(agent.end);
   EXPECT_EQ(agent.end->description(), "ended with code 3");
+  EXPECT_EQ(agent.leave(), 0);
+}
+
+// Returns the kind of the timer that the kernel shows for the established connection whose own end has this port.
+std::string timer_of(int port) {
+  std::ifstream table("/proc/net/tcp");
+  for (std::string line; std::getline(table, line);) {
+    std::istringstream words(line);
+    std::string number, own, peer, state, queues, timer;
+    words >> number >> own >> peer >> state >> queues >> timer;
+    if (own.ends_with(fmt::format(":{:04X}", port)) && state == "01") return timer.substr(0, 2);
+  }
+  return "";
+}
+
+// A host of launch that has lost its power closes no connection: the rank must end then.
+TEST(Agent, AsksWhetherTheHostOfLaunchIsThere) {
+  AgentProcess agent({.command = {"sh", "-c", "true"}});
+  agent.arrive();
+  const auto until = std::chrono::steady_clock::now() + kMostWait;
+  while (timer_of(agent.port()) != "02" && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(kLook);
+  EXPECT_EQ(timer_of(agent.port()), "02") << "keep-alive";
   EXPECT_EQ(agent.leave(), 0);
 }
 

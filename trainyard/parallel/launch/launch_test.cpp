@@ -16,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
@@ -90,10 +91,10 @@ class Launch : public ::testing::Test {
     return code;
   }
 
-  // Speaks for two ranks, of which the first ends with `code` and the second with 0.
-  void end_first_with(int code, int start = 1) const {
+  // Speaks for two ranks, of which the first, on `host` or "node0", ends with `code` and the second with 0.
+  void end_first_with(int code, int start = 1, const std::string& host = "") const {
     const auto told = mpirun_.told(start);
-    FakeAgent first(told, 0, 2), second(told, 1, 2);
+    FakeAgent first(told, 0, 2, host), second(told, 1, 2);
     EXPECT_TRUE(first.starts());
     EXPECT_TRUE(second.starts());
     second.end_with(0);
@@ -112,16 +113,17 @@ class Launch : public ::testing::Test {
   std::string output_;
 };
 
-// The host of the failed rank is left out.
+// The host of the failed rank is left out. The order of ranks depends on which host is this machine: no machine's name
+// has an underscore.
 TEST_F(Launch, RestartsWithFewerRanksUntilNoneAreLeft) {
   const LaunchOptions options{
       .commands = {{.ranks = 2, .arguments = {"program"}}, {.ranks = 1, .arguments = {"program", "--one"}}},
       .trainyard = mpirun_.program(),
-      .hosts = "a:1,node0:1",
+      .hosts = "a:1,host_0:1",
       .network = "127.0.0.0/8",
       .max_restarts = 2};
   const int code = run(options, [this] {
-    end_first_with(1);
+    end_first_with(1, 1, "host_0");
     mpirun_.end(1, "0");
     FakeAgent only(mpirun_.told(2), 0, 1);
     EXPECT_TRUE(only.starts());
@@ -130,12 +132,12 @@ TEST_F(Launch, RestartsWithFewerRanksUntilNoneAreLeft) {
     mpirun_.end(2, "0");
   });
   EXPECT_EQ(code, 4);
-  EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on node0 ended with code 1",
+  EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on host_0 ended with code 1",
                                             "starting again with 1 ranks, restart 1 of 2, in 1 s",
                                             "rank 0 on node0 ended with code 4", "fewer than 1 ranks are left"));
   EXPECT_EQ(output_, "[0] of start 1\n");
   const std::vector<std::string> first = mpirun_.words(1), second = mpirun_.words(2);
-  EXPECT_THAT(first, ::testing::Contains("a:1,node0:1"));
+  EXPECT_THAT(first, ::testing::Contains("a:1,host_0:1"));
   EXPECT_THAT(first, ::testing::Not(::testing::Contains("--one")));
   EXPECT_EQ(first.at(2), "--") << "ranks of other hosts have no folder of shared memory here";
   EXPECT_THAT(second, ::testing::AllOf(::testing::Contains("a:1"), ::testing::Contains("--one")));
@@ -163,7 +165,9 @@ TEST_F(Launch, LeavesOutAHostThatIsListedByItsAddress) {
 
 TEST_F(Launch, StartsTheSameRanksAgain) {
   ::signal(SIGUSR2, SIG_IGN);
-  const int code = run(restarted(1), [this] {
+  LaunchOptions options = restarted(1);
+  options.log_dir = mpirun_.file("logs");
+  const int code = run(options, [this] {
     end_first_with(1);
     mpirun_.end(1, "0");
     end_first_with(3, 2);
@@ -175,6 +179,29 @@ TEST_F(Launch, StartsTheSameRanksAgain) {
                                             "rank 0 on node0 ended with code 3"));
   EXPECT_EQ(output_, "[0] of start 1\n[0] of start 2\n");
   EXPECT_TRUE(::signal(SIGUSR2, SIG_DFL) == SIG_IGN) << "the handler from before";
+  const auto log_of = [&](int rank) {
+    return core::local_file_system().read_file(fmt::format("{}/rank-{}.log", options.log_dir, rank));
+  };
+  EXPECT_EQ(log_of(0),
+            "launch: start 1 with 2 ranks\nof start 1\n"
+            "launch: start 2 with 2 ranks\nof start 2\n");
+  EXPECT_EQ(log_of(1), "launch: start 1 with 2 ranks\nlaunch: start 2 with 2 ranks\n");
+}
+
+// 75: they were stopped, and have saved.
+TEST_F(Launch, RestartsNoRanksThatHaveNotFailed) {
+  int start = 0;
+  for (const int code : {0, 75}) {
+    ++start;
+    EXPECT_EQ(run(restarted(2),
+                  [this, code, start] {
+                    end_first_with(code, start);
+                    mpirun_.end(start, "0");
+                  }),
+              code);
+    EXPECT_THAT(said_, ::testing::IsEmpty());
+  }
+  EXPECT_FALSE(std::filesystem::exists(mpirun_.file("words.3")));
 }
 
 // A host that boots takes no ranks for some time.
@@ -235,7 +262,7 @@ TEST_F(Launch, GoesOnWithoutAllRanksOfALostHost) {
 // The host that is left has no checkpoint, unless both share the folder.
 TEST_F(Launch, SaysThatRank0IsOnAnotherHost) {
   LaunchOptions options = restarted(1);
-  options.hosts = "node0:1,node1:1";
+  options.hosts = "node0:1,host_1:1";  // no machine, such as this one, has such a name
   options.network = "127.0.0.0/8";
   options.commands.push_back({.ranks = 1, .arguments = {"program"}});
   const int code = run(options, [this] {
@@ -249,9 +276,9 @@ TEST_F(Launch, SaysThatRank0IsOnAnotherHost) {
   });
   EXPECT_EQ(code, 0);
   EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on node0 ended with code 1",
-                                            ::testing::StartsWith("warning: rank 0 is on node1 now, not on node0: "),
+                                            ::testing::StartsWith("warning: rank 0 is on host_1 now, not on node0: "),
                                             "starting again with 1 ranks, restart 1 of 1, in 1 s"));
-  EXPECT_THAT(mpirun_.words(2), ::testing::Contains("node1:1"));
+  EXPECT_THAT(mpirun_.words(2), ::testing::Contains("host_1:1"));
 }
 
 TEST_F(Launch, DoesNotRestartWhatWouldFailAgain) {

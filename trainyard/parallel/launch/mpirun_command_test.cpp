@@ -1,14 +1,17 @@
 #include "trainyard/parallel/launch/mpirun_command.h"
 
 #include <algorithm>
+#include <cstddef>
 #include <cstdlib>
 #include <iterator>
+#include <optional>
 #include <string>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/launch/agent.h"
 
@@ -42,6 +45,49 @@ TEST(MpirunCommand, OfSeveralHostsListensInTheirNetwork) {
     EXPECT_TRUE(has(words, word)) << word;
   }
   EXPECT_TRUE(has(mpirun_command(options, kTwo, &network, {{"b", 1}}, {}), "b:1"));
+}
+
+// The settings of Open MPI, and the words from "mpirun" on, of a user who preloads nothing.
+TEST(MpirunCommand, IsMadeOfTheseWords) {
+  const core::EnvironmentVariable none("LD_PRELOAD", std::nullopt);
+  const auto settings_of = [](const std::vector<std::string>& words) {
+    std::vector<std::string> settings;
+    std::copy_if(words.begin(), std::find(words.begin(), words.end(), "mpirun"), std::back_inserter(settings),
+                 [](const std::string& word) { return word.starts_with("OMPI_MCA_"); });
+    return settings;
+  };
+  const auto words_behind = [](const std::vector<std::string>& words) {
+    return std::vector<std::string>(std::find(words.begin(), words.end(), "mpirun"), words.end());
+  };
+  const LaunchOptions options{.trainyard = "/bin/trainyard"};
+  const auto one = mpirun_command(options, kTwo, nullptr, {}, {"/tmp/s", "/dev/shm/m"});
+  EXPECT_EQ(one[0], "env");
+  EXPECT_EQ(settings_of(one),
+            (std::vector<std::string>{"OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader",
+                                      "OMPI_MCA_oob_tcp_if_include=lo", "OMPI_MCA_orte_tmpdir_base=/tmp/s",
+                                      "OMPI_MCA_plm=isolated", "OMPI_MCA_ras=^slurm,tm,lsf,gridengine,loadleveler,alps",
+                                      "OMPI_MCA_btl_vader_backing_directory=/dev/shm/m",
+                                      "OMPI_MCA_osc_sm_backing_directory=/dev/shm/m"}));
+  std::vector<std::string> expected{
+      "mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "--map-by", "slot", "-n", "2"};
+  const size_t of_hosts = expected.size();
+  for (const char* const word :
+       {"--host", "localhost:2", "-x", kLaunchAddressVariable, "-x", kLaunchTokenVariable, "env", "-u",
+        "TRAINYARD_BIND_ADDRESS", "-u", "LD_PRELOAD", "/bin/trainyard", "launch-rank", "--", "program", "--flag"}) {
+    expected.emplace_back(word);
+  }
+  EXPECT_EQ(words_behind(one), expected);
+
+  const Network network{.text = "10.0.0.0/24", .own_address = "10.0.0.7"};
+  const auto several = mpirun_command(options, kTwo, &network, {{"a", 1}, {"b", 1}}, {});
+  EXPECT_EQ(
+      settings_of(several),
+      (std::vector<std::string>{"OMPI_MCA_mpi_yield_when_idle=1", "OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp",
+                                "OMPI_MCA_oob_tcp_if_include=10.0.0.0/24", "OMPI_MCA_btl_tcp_if_include=10.0.0.0/24"}));
+  expected[of_hosts + 1] = "a:1,b:1";
+  const auto behind_token = expected.begin() + static_cast<std::ptrdiff_t>(of_hosts) + 6;
+  expected.insert(behind_token, {"-x", std::string(kLaunchNetworkVariable) + "=10.0.0.0/24"});
+  EXPECT_EQ(words_behind(several), expected);
 }
 
 TEST(MpirunCommand, LeavesTheUsersSettingsOfOpenMpi) {

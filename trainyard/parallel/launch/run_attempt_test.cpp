@@ -1,4 +1,5 @@
 // Starts of all ranks with a program in the place of mpirun and agents that the test speaks for.
+#include <algorithm>
 #include <array>
 #include <chrono>
 #include <csignal>
@@ -110,6 +111,35 @@ TEST_F(RunAttempt, PrintsAndLogsWhatRanksSay) {
   EXPECT_EQ(files.list(options.log_dir).size(), 2U);
   EXPECT_EQ(files.read_file(options.log_dir + "/rank-0.log"), "launch: start 4 with 2 ranks\noops\n");
   EXPECT_EQ(files.read_file(options.log_dir + "/rank-1.log"), "launch: start 4 with 2 ranks\na\nb\n");
+}
+
+// A launch that looked at its ranks every 50 ms would be late. The best of ten lines, because the machine may be busy.
+TEST_F(RunAttempt, PrintsALineAsSoonAsARankHasWrittenIt) {
+  using Clock = std::chrono::steady_clock;
+  auto best = Clock::duration::max();
+  const AttemptResult result = run(of_ranks(1), [this, &best] {
+    FakeAgent agent(mpirun_.told(1), 0, 1);
+    EXPECT_TRUE(agent.starts());
+    std::string expected;
+    bool printed = true;
+    for (int i = 0; printed && i < 10; ++i) {
+      const std::string line = fmt::format("line {}\n", i);
+      expected += "[0] " + line;
+      const Clock::time_point said = Clock::now();
+      agent.say(OutputMessage{.lines = line});
+      while (output() != expected && Clock::now() - said < std::chrono::seconds(5)) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+      best = std::min(best, Clock::now() - said);
+      printed = output() == expected;
+      EXPECT_TRUE(printed) << output();
+    }
+    agent.end_with(0);
+    EXPECT_TRUE(agent.is_left());
+    mpirun_.end(1, "0");
+  });
+  EXPECT_EQ(text_of(result), "node0: ended with code 0\nfirst failed -1");
+  EXPECT_LT(best, std::chrono::milliseconds(40));
 }
 
 TEST_F(RunAttempt, StartsTheKeeperOfMpirunWithFoldersThatItHolds) {

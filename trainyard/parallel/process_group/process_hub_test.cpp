@@ -206,6 +206,23 @@ TEST_F(ProcessHubTest, OnlyRank0SpeaksAlone) {
   EXPECT_TRUE(says(*first->failure(), "it is rank 0's turn to speak: a message of rank 1")) << first->failure()->what();
 }
 
+// Who is named is who comes second.
+TEST_F(ProcessHubTest, RanksMustShareTheSame) {
+  const auto first = join(0), second = join(1);
+  const auto say = [](GroupConnection& rank, const std::string& what) {
+    rank.send(GroupMessage::kText, encode(SharedTexts{.call = 1, .what = what, .from_all = true, .texts = {"x"}}));
+  };
+  say(*first, "one");
+  say(*second, "another");
+  first->await_gone();
+  ASSERT_TRUE(first->failure());
+  EXPECT_EQ(first->failure()->code(), ErrorCode::kInternal);
+  const std::string said = first->failure()->what(), problem = "ranks agree on different things: ";
+  EXPECT_TRUE(said == problem + "rank 1: expected one, got another" ||
+              said == problem + "rank 0: expected another, got one")
+      << said;
+}
+
 TEST_F(ProcessHubTest, ARankHasOneText) {
   const auto first = join(0), second = join(1);
   second->send(GroupMessage::kText,

@@ -1,7 +1,6 @@
 #include "trainyard/parallel/process_group/state_broadcast.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <string>
 #include <string_view>
@@ -56,7 +55,7 @@ class StateSender : public PieceStream, public core::StateWriter {
     entry(core::BodyWriter().number(kIntegerEntry).text(name).number(value));
   }
   void real(const std::string& name, double value) override {
-    entry(core::BodyWriter().number(kRealEntry).text(name).number(std::bit_cast<int64_t>(value)));
+    entry(core::BodyWriter().number(kRealEntry).text(name).real(value));
   }
   void text(const std::string& name, std::string_view value) override {
     entry(core::BodyWriter().number(kTextEntry).text(name).text(value));
@@ -104,7 +103,7 @@ class StateReceiver : public PieceStream {
       throw decode_error(name).in("rank 0");
     }
     if (kind == kIntegerEntry) return state.integer(name, body.number());
-    if (kind == kRealEntry) return state.real(name, std::bit_cast<double>(body.number()));
+    if (kind == kRealEntry) return state.real(name, body.real());
     if (kind == kTextEntry) return state.text(name, body.text());
     const auto dtype = static_cast<at::ScalarType>(body.number());
     std::vector<int64_t> sizes(static_cast<size_t>(body.number()));

@@ -52,6 +52,39 @@ TEST(OptimizerSettings, DifferForEachThatNoStepCarries) {
   EXPECT_EQ(all.size(), each.size());
 }
 
+TEST(OptimizerSettings, SayWhatEachIs) {
+  const auto has = [](const optim::OptimizerOptions& options, const std::string& line) {
+    EXPECT_THAT("\n" + settings_with("sgd", options), ::testing::HasSubstr("\n" + line + "\n"));
+  };
+  has({}, "optimizer sgd");
+  has({}, "decoupled weight decay false");
+  has({.decoupled_decay = true}, "decoupled weight decay true");
+  has({}, "gradient clip none");
+  has({.gradient_clip = 0.5}, "gradient clip 0.5");
+  has({}, "clip by norm none");
+  has({.norm_clip = optim::NormClip{.bound = 0.5, .excluded = {"b"}}},
+      "clip by norm of all gradients 0.5 by TensorFlow's rule, without [b]");
+  has({.norm_clip = optim::NormClip{.bound = 0.5, .rule = optim::NormClipRule::kPyTorch}},
+      "clip by norm of all gradients 0.5 by PyTorch's rule, without []");
+  has({.norm_clip = optim::NormClip{.kind = optim::NormClipKind::kParameter, .bound = 0.25}},
+      "clip by norm of each parameter 0.25 by TensorFlow's rule, without []");
+  has({}, "Lookahead none");
+  has({.lookahead = optim::Lookahead{.steps = 6, .alpha = 0.25}}, "Lookahead 6 steps, alpha 0.25");
+  has({.lookahead = optim::Lookahead{.steps = 6, .alpha = 0.5, .final_alpha = 0.25, .updates = 12}},
+      "Lookahead 6 steps, alpha 0.5 to 0.25 over 12 updates");
+  has({}, "gradients of the update before false");
+  has({.delayed = true}, "gradients of the update before true");
+  has({.layer_decay = 0.5}, "layer decay 0.5");
+  has({}, "groups []");
+  has({.groups = {{.pattern = "b", .rate_factor = 0.5, .weight_decay = 0.125}, {.pattern = "w", .rate_factor = 2.5}}},
+      "groups [b with 0.5 times the rate and decay 0.125; w with 2.5 times the rate and decay none]");
+  has({}, "regularization []");
+  has({.regularization = {{.name = "one", .pattern = "w", .kind = optim::RegularizationKind::kL1, .coefficient = 0.5},
+                          {.name = "two", .pattern = "b", .kind = optim::RegularizationKind::kL1, .coefficient = 2}}},
+      "regularization [l1 0.5 of w: one; l1 2 of b: two]");
+  has({.parameters = {"w"}}, "parameters [w]");
+}
+
 TEST(OptimizerSettings, NameTheOptimizerAndItsConstantsAlone) {
   EXPECT_NE(settings_with("tf_momentum"), settings_with("tf_nesterov"));
   EXPECT_NE(settings_with("muon_sgd"), settings_with("muon_adamw"));

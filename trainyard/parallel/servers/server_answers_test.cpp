@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/zeros.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -133,6 +134,43 @@ TEST(ServerAnswers, HeartbeatsOfTheFirstPushAreOfStepZero) {
   group.push(own.set.gradients(), {.learning_rate = 0.1}, *own.optimizer, 0);
   const std::lock_guard lock(mutex);
   EXPECT_EQ(steps, (std::vector<int64_t>{0}));
+}
+
+TEST(ServerAnswers, AHeartbeatThatIsRefusedEndsTheWorker) {
+  const auto listener = listen_for_workers(
+      "127.0.0.1:0", {},
+      [](ServerCall call, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+        if (call == ServerCall::kBeat) return responder->refuse({core::ErrorCode::kPeerFailed, "the server is full"});
+        const wire::RegisterReply part{.token = 5, .end = 16, .total = 16, .slots = {0}};
+        responder->reply(call == ServerCall::kRegister ? OutgoingMessage{.head = wire::encode(part)}
+                                                       : OutgoingMessage{});
+      });
+  ThreeParameters own("sgd");
+  ServerGroup group({.addresses = {fmt::format("127.0.0.1:{}", listener->port())},
+                     .deadlines = {.start = std::chrono::seconds(20), .step = std::chrono::seconds(3)}});
+  group.join(own.set, own.optimizers());
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const auto push_until_error = [&] {
+    while (std::chrono::steady_clock::now() < until) {
+      group.push(own.set.gradients(), {.learning_rate = 0.1}, *own.optimizer, 0);
+    }
+  };
+  EXPECT_THAT(core::message_of(push_until_error, core::ErrorCode::kPeerFailed), Says("the server is full"));
+}
+
+// They are sent, and received, where they are.
+TEST(ServerAnswers, BlocksMustHaveNoGaps) {
+  const PlayedServer server({.token = 5, .end = 16, .total = 16, .slots = {0}});
+  ThreeParameters own("sgd");
+  ServerGroup group({.addresses = {server.address()}, .deadlines = kDeadlines});
+  group.join(own.set, own.optimizers());
+  group.start(own.set, own.optimizers(), 0);
+  const at::Tensor gaps = at::zeros({4, 4}).t();
+  const auto refused = Says("servers need blocks in host memory without gaps");
+  EXPECT_THAT(core::message_of([&] { group.read_values(gaps); }, core::ErrorCode::kInternal), refused);
+  EXPECT_THAT(core::message_of([&] { group.push(gaps, {.learning_rate = 0.1}, *own.optimizer, 0); },
+                               core::ErrorCode::kInternal),
+              refused);
 }
 
 TEST(ServerAnswers, ValuesOfAnotherLengthAreRefused) {

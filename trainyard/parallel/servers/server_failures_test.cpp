@@ -1,6 +1,8 @@
 // Who is named when a worker or a server dies, freezes or makes no progress.
+#include <algorithm>
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <future>
 #include <mutex>
@@ -222,6 +224,20 @@ class PlayedWorker {
   std::unique_ptr<ServerChannel> channel_;
   wire::Sender from_;
 };
+
+// A server waits a second for those that do not know. The fastest of some: a busy machine makes any of them late.
+TEST(ServerFailures, AServerDoesNotWaitForWorkersThatKnowWhyItEnds) {
+  auto least = std::chrono::steady_clock::duration::max();
+  for (int round = 0; round < 3; ++round) {
+    ServerCluster cluster({.workers = 2, .servers = 1}, sgd());
+    const PlayedWorker attends(cluster, 1);
+    cluster.server(0).fail(core::Error(core::ErrorCode::kPeerFailed, "the first cause"));
+    const auto begin = std::chrono::steady_clock::now();
+    cluster.end_server(0);
+    least = std::min(least, std::chrono::steady_clock::now() - begin);
+  }
+  EXPECT_LT(least, milliseconds(900));
+}
 
 // Worker 1 is frozen; worker 0 sees it elsewhere and ends before the server has waited for worker 1's deadline.
 TEST(ServerFailures, WhoWasSilentIsNamedBeforeWhoEndsBehindIt) {

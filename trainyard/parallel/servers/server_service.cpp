@@ -23,14 +23,6 @@ OutgoingMessage done() {
   return {};
 }
 
-Error refused(std::string problem, std::string where, std::string expected = "", std::string actual = "") {
-  return {ErrorCode::kInvalidArgument,
-          {.problem = std::move(problem),
-           .where = std::move(where),
-           .expected = std::move(expected),
-           .actual = std::move(actual)}};
-}
-
 void warn_of_other_machines(const ParameterServerOptions& options) {
   const std::string host = options.address.substr(0, options.address.rfind(':'));
   if (options.tls.used() || core::is_loopback(host.starts_with('[') ? host.substr(1, host.size() - 2) : host)) return;
@@ -62,6 +54,14 @@ Activity activity_of(const wire::BeatRequest& beat, bool synchronous) {
 }
 
 }  // namespace
+
+Error invalid_request(std::string problem, std::string where, std::string expected, std::string actual) {
+  return {ErrorCode::kInvalidArgument,
+          {.problem = std::move(problem),
+           .where = std::move(where),
+           .expected = std::move(expected),
+           .actual = std::move(actual)}};
+}
 
 ServerService::ServerService(ParameterServerOptions options, ParameterServer::MakeOptimizers make_optimizers)
     : options_((options.validate(), std::move(options))),
@@ -220,12 +220,13 @@ ServerService::Worker& ServerService::worker_of(const wire::Sender& from) {
     throw Error(*failure_);
   }
   if (known) return *worker;
-  throw refused("a message is not from a worker of this training", fmt::format("parameter server {}", options_.server));
+  throw invalid_request("a message is not from a worker of this training",
+                        fmt::format("parameter server {}", options_.server));
 }
 
 ServerService::Worker& ServerService::started_worker(const wire::Sender& from) {
   Worker& worker = worker_of(from);
-  if (!started_) throw refused("the chief has not started the training", fmt::format("worker {}", from.worker));
+  if (!started_) throw invalid_request("the chief has not started the training", fmt::format("worker {}", from.worker));
   return worker;
 }
 
@@ -233,7 +234,7 @@ void ServerService::attend(const wire::Sender& from, const Responder& responder)
   {
     const std::lock_guard lock(mutex_);
     Worker& worker = worker_of(from);
-    if (worker.attend) throw refused("a worker attends twice", fmt::format("worker {}", from.worker));
+    if (worker.attend) throw invalid_request("a worker attends twice", fmt::format("worker {}", from.worker));
     worker.attend = responder;
   }
   responder->on_cancelled([this, index = static_cast<size_t>(from.worker)] { connection_closed(index); });
@@ -271,7 +272,7 @@ void ServerService::meet(const wire::Sender& from, const Responder& responder) {
   {
     const std::lock_guard lock(mutex_);
     Worker& worker = worker_of(from);
-    if (worker.meet) throw refused("a worker meets the others twice", fmt::format("worker {}", from.worker));
+    if (worker.meet) throw invalid_request("a worker meets the others twice", fmt::format("worker {}", from.worker));
     worker.meet = responder;
     end_meeting(answers);
   }

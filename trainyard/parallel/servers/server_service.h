@@ -22,6 +22,10 @@
 
 namespace trainyard::parallel {
 
+// Returns the error of a request that the server refuses.
+[[nodiscard]] core::Error invalid_request(std::string problem, std::string where, std::string expected = "",
+                                          std::string actual = "");
+
 class ServerService {
  public:
   ServerService(ParameterServerOptions options, ParameterServer::MakeOptimizers make_optimizers);

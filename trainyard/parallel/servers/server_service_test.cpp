@@ -8,6 +8,7 @@
 #include <future>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -232,6 +233,36 @@ TEST(ServerService, RefusesTheSecondOfTwoCallsThatWait) {
       Says("a worker attends twice: worker 1"));
 }
 
+TEST(ServerService, AnUpdateWaitsForTheEndOfAHold) {
+  Peer peer({});
+  const wire::Sender own = peer.join(0);
+  peer.start(own);
+  const auto hold = [&](bool held) {
+    return peer.ask(ServerCall::kHold, encode(wire::HoldRequest{.from = own, .held = held}));
+  };
+  EXPECT_EQ(hold(true), "answered");
+  peer.push_all(own, 0);
+  std::future<std::string> applied =
+      peer.begin(ServerCall::kApply, encode(wire::ApplyRequest{.from = own, .hyperparameters = {0.9, 0}}));
+  EXPECT_EQ(applied.wait_for(std::chrono::milliseconds(100)), std::future_status::timeout);
+  EXPECT_EQ(peer.server().status().updates, 0);
+  EXPECT_EQ(hold(false), "answered");
+  const bool ended = applied.wait_for(std::chrono::seconds(10)) == std::future_status::ready;
+  EXPECT_TRUE(ended);
+  if (!ended) peer.server().fail({core::ErrorCode::kInternal, "the update does not end"});
+  EXPECT_EQ(applied.get(), "answered");
+  EXPECT_EQ(peer.server().status().updates, 1);
+}
+
+// Whether it has joined before or not.
+TEST(ServerService, TellsEachWorkerThatCallsBehindAFailureWhatItWas) {
+  Peer peer({.workers = 2});
+  const wire::Sender own = peer.join(0);
+  peer.server().fail({core::ErrorCode::kIo, "the disk is gone"});
+  EXPECT_THAT(said_to_changed(peer, 1, [](auto&) {}), Says("the disk is gone"));
+  EXPECT_THAT(peer.start(own), Says("the disk is gone"));
+}
+
 // Behind an update as many may wait again.
 TEST(ServerService, AtMost64CallsOfAWorkerWait) {
   Peer peer({});
@@ -330,7 +361,22 @@ TEST(ServerService, RefusesSendersThatItDoesNotKnow) {
         peer.ask(ServerCall::kFail,
                  encode(wire::FailRequest{.from = from, .error = encode(core::Error(core::ErrorCode::kIo, "x"))})),
         Says("not from a worker of this training: parameter server 0"));
-    EXPECT_THAT(peer.ask(ServerCall::kLeave, encode(wire::AttendRequest{.from = from})),
+    const std::vector<std::pair<ServerCall, std::string>> others{
+        {ServerCall::kAttend, encode(wire::AttendRequest{.from = from})},
+        {ServerCall::kBeat, encode(wire::BeatRequest{.from = from, .operation = "push", .step = 2})},
+        {ServerCall::kStart, encode(wire::StartRequest{.from = from})},
+        {ServerCall::kApply, encode(wire::ApplyRequest{.from = from, .hyperparameters = {0.9, 0}})},
+        {ServerCall::kRead, encode(wire::ReadRequest{.from = from, .count = 4})},
+        {ServerCall::kHold, encode(wire::HoldRequest{.from = from})},
+        {ServerCall::kMeet, encode(wire::AttendRequest{.from = from})},
+        {ServerCall::kStatus, encode(wire::AttendRequest{.from = from})},
+        {ServerCall::kLeave, encode(wire::AttendRequest{.from = from})}};
+    for (const auto& [call, head] : others) {
+      EXPECT_THAT(peer.ask(call, head), Says("not from a worker of this training: parameter server 0"))
+          << server_call_name(call);
+    }
+    const std::string value(4, '\0');
+    EXPECT_THAT(peer.ask(ServerCall::kWrite, encode(wire::WriteRequest{.from = from}, value.size()), value),
                 Says("not from a worker of this training: parameter server 0"));
   }
   const std::string data(64, '\0');

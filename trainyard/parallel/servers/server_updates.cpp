@@ -24,14 +24,6 @@ constexpr size_t kMostWaitingCalls = 64;  // of one worker
 
 enum : uint8_t { kMissing, kCopying };
 
-Error invalid_request(std::string problem, std::string where, std::string expected = "", std::string actual = "") {
-  return {ErrorCode::kInvalidArgument,
-          {.problem = std::move(problem),
-           .where = std::move(where),
-           .expected = std::move(expected),
-           .actual = std::move(actual)}};
-}
-
 std::string name_of(uint64_t worker) {
   return fmt::format("worker {}", worker);
 }

@@ -2,8 +2,11 @@
 #include "trainyard/parallel/servers/transport.h"
 
 #include <condition_variable>
+#include <cstddef>
 #include <cstring>
 #include <mutex>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -13,6 +16,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 
 namespace trainyard::parallel::transport_test {
@@ -102,6 +106,74 @@ TEST(ServerTransport, LongPartsOfAnErrorAreCut) {
   EXPECT_EQ(outcome.error->code(), core::ErrorCode::kNoSpace);
   EXPECT_EQ(outcome.error->detail().problem, std::string(1024, 'p'));
   EXPECT_EQ(outcome.error->detail().where, std::string(1021, 'w') + "...");
+}
+
+// A handler that fails behind its answer refuses the call, too.
+TEST(ServerTransport, TheFirstAnswerOfACallCounts) {
+  Served served([](ServerCall call, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+    const core::Error error(core::ErrorCode::kIo, "the disk is gone");
+    if (call == ServerCall::kRead) responder->refuse(error);
+    responder->reply({.head = "answer"});
+    responder->refuse(error);
+  });
+  Result refused, answered;
+  served.channel->call(ServerCall::kRead, {}, refused.done());
+  ASSERT_EQ(refused.wait().kind, CallOutcome::Kind::kRefused);
+  EXPECT_STREQ(refused.wait().error->what(), "the disk is gone");
+  served.channel->call(ServerCall::kBeat, {}, answered.done());
+  ASSERT_EQ(answered.wait().kind, CallOutcome::Kind::kAnswered);
+  EXPECT_EQ(answered.wait().message.prefix(100), "answer");
+}
+
+// It is for the way out of the cluster.
+TEST(ServerTransport, PassesByTheProxyOfTheEnvironment) {
+  const core::EnvironmentVariable proxy("grpc_proxy", "http://127.0.0.1:1");  // where nothing listens
+  const core::EnvironmentVariable none("no_proxy", std::nullopt), of_grpc("no_grpc_proxy", std::nullopt);
+  Served served([](ServerCall, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+    responder->reply({});
+  });
+  Result result;
+  served.channel->call(ServerCall::kBeat, {}, result.done());
+  EXPECT_EQ(result.wait().kind, CallOutcome::Kind::kAnswered);
+}
+
+TEST(ServerTransport, CallsHaveTheNamesOfTheProtocol) {
+  std::string names;
+  for (int i = 0; i < kServerCalls; ++i) names += std::string(server_call_name(static_cast<ServerCall>(i))) + " ";
+  EXPECT_EQ(names, "Register Attend Beat Start Write Push Apply Read Hold Meet Status Leave Fail ");
+}
+
+TEST(CallEnd, CallsItsFunctionOnce) {
+  int calls = 0;
+  const auto count = [&calls] { ++calls; };
+  CallEnd later;
+  later.on_end(count);
+  EXPECT_EQ(calls, 0);
+  later.end();
+  later.end();
+  EXPECT_EQ(calls, 1);
+  CallEnd ended;
+  ended.end();
+  ended.on_end(count);
+  EXPECT_EQ(calls, 2) << "at once";
+}
+
+TEST(IncomingMessage, IsReadAcrossItsPieces) {
+  const std::string first = "ab", empty, last = "cde";
+  const auto piece = [](const std::string& text) { return std::as_bytes(std::span<const char>(text)); };
+  const IncomingMessage message({piece(first), piece(empty), piece(last)}, nullptr);
+  EXPECT_EQ(message.size(), 5U);
+  EXPECT_EQ(message.prefix(3), "abc");
+  EXPECT_EQ(message.prefix(6), "abcde");
+  const auto part = [&message](size_t offset, size_t bytes) {
+    std::string copy(bytes, ' ');
+    message.copy(offset, copy.data(), bytes);
+    return copy;
+  };
+  EXPECT_EQ(part(1, 3), "bcd");
+  EXPECT_EQ(part(2, 3), "cde");
+  EXPECT_EQ(part(3, 1), "d");
+  EXPECT_EQ(IncomingMessage().prefix(1), "");
 }
 
 TEST(ServerTransport, MessagesAboveFourMegabytesAreRefused) {

@@ -144,6 +144,22 @@ TEST(ServerWire, ProtocReadsTheSameMessages) {
                                                         .work = 300,
                                                         .state = WorkerState::kWaitsForServers})),
             "worker: 1 token: 2 operation: \"push\" step: -1 begun: 4 done: 3 work: 300 state: 1 ");
+  const Sender from{.worker = 1, .token = 2};
+  EXPECT_EQ(by_protoc("RegisterReply",
+                      encode(RegisterReply{.token = 7, .begin = 16, .end = 32, .total = 64, .slots = {1, 2}})),
+            "token: 7 begin: 16 end: 32 total: 64 slots: 1 slots: 2 ");
+  EXPECT_EQ(by_protoc("AttendRequest", encode(AttendRequest{.from = from})), "worker: 1 token: 2 ");
+  EXPECT_EQ(by_protoc("StartRequest", encode(StartRequest{.from = from, .updates = 1000, .counts = {5, 0.25}})),
+            "worker: 1 token: 2 updates: 1000 counts: 5 counts: 0.25 ");
+  EXPECT_EQ(
+      by_protoc("ReadRequest", encode(ReadRequest{.from = from, .round = 8, .target = 3, .begin = 4, .count = 5})),
+      "worker: 1 token: 2 round: 8 target: 3 begin: 4 count: 5 ");
+  EXPECT_EQ(by_protoc("HoldRequest", encode(HoldRequest{.from = from, .held = true, .round = 8})),
+            "worker: 1 token: 2 held: true round: 8 ");
+  EXPECT_EQ(by_protoc("FailRequest", encode(FailRequest{.from = from, .error = "why"})),
+            "worker: 1 token: 2 error: \"why\" ");
+  EXPECT_EQ(by_protoc("Progress", encode(Progress{.updates = 12, .counts = {1, 0.5}, .found_inf = true})),
+            "updates: 12 counts: 1 counts: 0.5 found_inf: true ");
 }
 
 template <typename Message>

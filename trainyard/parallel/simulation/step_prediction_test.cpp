@@ -1,6 +1,7 @@
 // Steps of N workers: closed forms by hand.
 #include "trainyard/parallel/simulation/step_prediction.h"
 
+#include <functional>
 #include <limits>
 #include <string>
 
@@ -207,6 +208,30 @@ TEST(StepPrediction, NeedsWorkersImagesAndGradients) {
   profile = two_buckets();
   profile.buckets[1].elements = 0;
   EXPECT_EQ(problem(profile, 1), "a bucket of no gradients");
+}
+
+TEST(StepPrediction, SaysWhatIsImpossibleOfAProfile) {
+  const auto refusal = [](const std::function<void(ComputeProfile&)>& change) {
+    ComputeProfile profile = two_buckets();
+    change(profile);
+    return core::message_of([&] { profile.validate(); });
+  };
+  EXPECT_EQ(refusal([](ComputeProfile&) {}), "no error");
+  EXPECT_EQ(two_buckets().elements(), 8192);
+  EXPECT_EQ(refusal([](ComputeProfile& profile) { profile.batch_size = 1; }), "no error");
+  EXPECT_THAT(refusal([](ComputeProfile& profile) { profile.batch_size = 0; }),
+              core::Says("a step of no images: batch size 0"));
+  for (double ComputeProfile::*const part :
+       {&ComputeProfile::before_seconds, &ComputeProfile::backward_seconds, &ComputeProfile::after_seconds}) {
+    EXPECT_THAT(refusal([part](ComputeProfile& profile) { profile.*part = -0.5; }),
+                core::Says("a part of a step takes less than no time: -0.5 s"));
+  }
+  EXPECT_THAT(refusal([](ComputeProfile& profile) { profile.buckets[1].elements = 0; }),
+              core::Says("a bucket of no gradients: bucket 2 of 2"));
+  EXPECT_THAT(refusal([](ComputeProfile& profile) { profile.buckets[0].ready_seconds = -1; }),
+              core::Says("a bucket is ready before the one in front of it: bucket 1 of 2"));
+  EXPECT_THAT(refusal([](ComputeProfile& profile) { profile.buckets[1].ready_seconds = 4.5; }),
+              core::Says("a bucket is ready after the end of the backward: bucket 2 of 2"));
 }
 
 TEST(StepPrediction, OfNoTimeAtAllIsEfficient) {

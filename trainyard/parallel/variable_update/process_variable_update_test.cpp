@@ -60,6 +60,17 @@ void on_processes(int count, const std::function<void(int, std::unique_ptr<core:
   for (core::Thread& thread : threads) thread.join();
 }
 
+// An optimizer with slots and all counts: of updates, of those that each parameter has missed, and Lookahead's.
+std::unique_ptr<optim::Optimizer> make_counting(nn::ParameterSet& set) {
+  return optim::optimizers().get("torch_radam")(set, {.lookahead = optim::Lookahead{}});
+}
+
+std::vector<at::Tensor> state_of(const optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> all{optimizer.update_count(), optimizer.missed_updates(), optimizer.lookahead_count()};
+  for (const optim::Optimizer::Slot& slot : optimizer.slots()) all.push_back(slot.values);
+  return all;
+}
+
 // w -= rate * g with g the mean, or the sum, over processes of 0.5 w + rank + step, and the decay of each.
 double expected(double w, int processes, int steps, bool sum) {
   for (int step = 0; step < steps; ++step) {
@@ -100,6 +111,29 @@ TEST(Horovod, ProcessesThatDifferAreEqualAfterABroadcast) {
     EXPECT_TRUE(statistics[rank].eq(10).all().item<bool>());
     EXPECT_TRUE(slots[rank].eq(20).all().item<bool>());
     EXPECT_EQ(counts[rank], 30) << "Lookahead moves its weights in the same steps";
+  }
+}
+
+TEST(Horovod, AllStateOfAnOptimizerBecomesRank0s) {
+  constexpr int kProcesses = 3;
+  std::vector<std::vector<at::Tensor>> states(kProcesses);
+  on_processes(kProcesses, [&](int rank, auto& communicator) {
+    const at::NoGradGuard without_gradients;
+    VariableUpdateOptions options = options_for(communicator);
+    options.make_optimizers = {make_counting};
+    const auto update = make(options);
+    update->allocate();
+    std::vector<at::Tensor>& own = states[static_cast<size_t>(rank)];
+    own = state_of(*update->optimizer(0));
+    for (const at::Tensor& each : own) each.fill_(20 + rank);
+    update->broadcast();
+    for (at::Tensor& each : own) each = each.clone();
+  });
+  for (size_t rank = 0; rank < kProcesses; ++rank) {
+    ASSERT_EQ(states[rank].size(), 6U) << "three counts, two means, and the slow weights";
+    for (size_t i = 0; i < states[rank].size(); ++i) {
+      EXPECT_TRUE(states[rank][i].eq(20).all().item<bool>()) << rank << ": " << i;
+    }
   }
 }
 

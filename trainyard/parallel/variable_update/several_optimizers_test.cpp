@@ -124,6 +124,36 @@ TEST_P(SeveralOptimizers, MustNotShareAParameter) {
   EXPECT_THAT(message, HasSubstr("generator.weight"));
 }
 
+// One update of each rank's part would leave out the other optimizer.
+TEST(ShardingOfSeveralOptimizers, IsRefusedByName) {
+  const auto refusal = [](VariableUpdateOptions options) {
+    options.replicas = 2;
+    options.sharding.use = Sharding::Use::kAlways;
+    const auto update = variable_updates().get("replicated")(options);
+    for (int r = 0; r < 2; ++r) {
+      for (const char* name : {"generator.weight", "discriminator.weight"}) {
+        update->parameters(r).declare({.name = name, .shape = {5, 7}, .init = nn::Initializer::normal(1.0)});
+      }
+    }
+    return core::message_of([&] { update->allocate(); }, core::ErrorCode::kUnsupported);
+  };
+  const auto one = [](nn::ParameterSet& set) { return optim::optimizers().get("tf_momentum")(set, {}); };
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(refusal({.make_optimizers = {one}}), "no error");
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("each of 2 ranks updates its part of the parameters, and keeps the optimizer's state of that"));
+  EXPECT_THAT(refusal({.make_optimizers = {player("sgd", "generator.*"), player("tf_momentum", "discriminator.*")}}),
+              HasSubstr("several optimizers take turns"));
+  EXPECT_THAT(refusal({.make_optimizers = {one}, .packing = {.parts = 2}}),
+              HasSubstr("gradients are joined into packs"));
+  ::testing::internal::CaptureStderr();
+  const std::string compressed =
+      refusal({.make_optimizers = {one}, .compression = {.method = CompressionMethod::kTopK}});
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              HasSubstr("gradients are compressed: the largest 1 % of each gradient, "));
+  EXPECT_THAT(compressed, HasSubstr("gradients are compressed"));
+}
+
 INSTANTIATE_TEST_SUITE_P(All, SeveralOptimizers,
                          testing::Values("parameter_server", "replicated", "independent", "horovod", "asynchronous"),
                          [](const auto& tested) { return tested.param; });

@@ -327,20 +327,52 @@ TEST(VariableUpdate, ReplicasThatDifferAreEqualAfterABroadcast) {
             core::ErrorCode::kUnsupported);
 }
 
+// An optimizer with slots and all counts: of updates, of those that each parameter has missed, and Lookahead's.
+std::unique_ptr<optim::Optimizer> make_counting(nn::ParameterSet& set) {
+  return optim::optimizers().get("torch_radam")(set, {.lookahead = optim::Lookahead{}});
+}
+
+std::vector<at::Tensor> state_of(const optim::Optimizer& optimizer) {
+  std::vector<at::Tensor> all{optimizer.update_count(), optimizer.missed_updates(), optimizer.lookahead_count()};
+  for (const optim::Optimizer::Slot& slot : optimizer.slots()) all.push_back(slot.values);
+  return all;
+}
+
+TEST(VariableUpdate, ABroadcastCopiesAllStateOfAnOptimizer) {
+  const at::NoGradGuard guard;
+  for (const std::string mode : {"replicated", "independent"}) {
+    VariableUpdateOptions options = options_for(3);
+    options.make_optimizers = {make_counting};
+    const auto update = make_update(mode, options);
+    for (int r = 0; r < 3; ++r) {
+      for (const at::Tensor& each : state_of(*update->optimizer(r))) each.fill_(20 + r);
+    }
+    update->broadcast();
+    for (int r = 0; r < 3; ++r) {
+      const std::vector<at::Tensor> state = state_of(*update->optimizer(r));
+      ASSERT_EQ(state.size(), 6U) << "three counts, two means, and the slow weights";
+      for (size_t i = 0; i < state.size(); ++i) {
+        EXPECT_TRUE(state[i].eq(20).all().item<bool>()) << mode << ", replica " << r << ": " << i;
+      }
+    }
+  }
+}
+
 TEST(VariableUpdate, RefusesBadOptions) {
   VariableUpdateOptions options = options_for(0);
-  EXPECT_THROW(make_update("replicated", options), core::Error);
+  const auto refusal = [&options] { return core::message_of([&] { make_update("replicated", options); }); };
+  EXPECT_THAT(refusal(), core::Says("training needs replicas: expected at least 1, got 0"));
   options = options_for(2);
   options.make_optimizers.emplace_back();
-  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THAT(refusal(), core::Says("a variable update needs a way to make each of its optimizers"));
   options.make_optimizers.clear();
-  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THAT(refusal(), core::Says("a variable update needs a way to make each of its optimizers"));
   options = options_for(2);
   options.deadline = std::chrono::milliseconds(0);
-  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THAT(refusal(), core::Says("the deadline for replicas is not usable: expected more than 0 ms, got 0"));
   options = options_for(2);
   options.bucket_bytes = 0;
-  EXPECT_THROW(make_update("replicated", options), core::Error);
+  EXPECT_THAT(refusal(), core::Says("cannot leave in buckets of this size: expected at least 1 byte, got 0"));
   options.bucket_bytes = 1;
   options.deadline = std::chrono::milliseconds(1);
   EXPECT_EQ(core::message_of([&] { options.validate(); }), "no error") << "the least of both";

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/train/callbacks/savers.h"
@@ -42,7 +43,7 @@ CheckpointCallback::CheckpointCallback(CheckpointStore store, CheckpointCallback
       options_(std::move(options)),
       local_steps_(std::make_shared<LocalSteps>(options_.warmup_steps, options_.over_all_runs)) {
   options_.validate();
-  if (!options_.clock) options_.clock = SavingTime::steady_seconds;
+  if (!options_.clock) options_.clock = core::steady_seconds;
   time_ = std::make_shared<SavingTime>(options_.clock);
   writes_ = std::make_shared<Writes>();
 }

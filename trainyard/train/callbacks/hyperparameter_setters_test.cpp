@@ -205,6 +205,25 @@ TEST(HumanHyperParamSetter, FollowsAFileThatSomebodyEdits) {
   EXPECT_EQ(warnings, 3u) << "the empty and the binary file have one problem, and the file stays gone\n" << log;
 }
 
+// A file of more than a mebibyte is no person's.
+TEST(HumanHyperParamSetter, ReadsNoFileThatIsTooLong) {
+  const core::TempDir directory;
+  const std::string path = directory.file("hyper.txt");
+  const auto value_by = [&path](size_t bytes) {
+    std::string text = "x: 0.5\n";
+    text.resize(bytes, '\n');
+    core::local_file_system().write_file_atomically(path, text);
+    return values_of(std::make_shared<HumanHyperParamSetter>("x", path), {.steps_per_epoch = 1}).at(0);
+  };
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(value_by(size_t{1} << 20), 0.5);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("x is 0.5 from now on"));
+  testing::internal::CaptureStderr();
+  EXPECT_EQ(value_by((size_t{1} << 20) + 1), 10);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), HasSubstr("x stays 10: file is too large: " + path +
+                                                                ": expected at most 1048576 bytes, got 1048577 bytes"));
+}
+
 TEST(StatMonitorParamSetter, ActsWhereAStatisticDoesNotImprove) {
   const auto run = [](std::vector<double> losses, StatMonitorParamSetter::Options options) {
     WithX trainer;

@@ -1,9 +1,9 @@
-#include <chrono>
 #include <optional>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/progress.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/progress_line.h"
@@ -21,11 +21,7 @@ struct ProgressCallback::Line {
 ProgressCallback::ProgressCallback(ProgressOptions options)
     : options_(std::move(options)), line_(std::make_shared<Line>()) {
   if (!options_.enabled) options_.enabled = core::ProgressBar::stderr_is_terminal();
-  if (!options_.clock) {
-    options_.clock = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
-  }
+  if (!options_.clock) options_.clock = core::steady_seconds;
 }
 
 void ProgressCallback::before_train(Trainer& trainer) {

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/nn/execution/accelerator.h"
@@ -19,8 +20,7 @@ using core::ErrorCode;
 namespace {
 
 std::function<double()> or_steady(std::function<double()> clock) {
-  if (clock) return clock;
-  return [] { return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count(); };
+  return clock ? std::move(clock) : core::steady_seconds;
 }
 
 void write_scalars(Trainer& trainer, std::vector<std::pair<std::string, double>> values) {

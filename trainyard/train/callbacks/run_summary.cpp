@@ -20,7 +20,8 @@ Json path_or_null(const std::string& path) {
 }
 
 Json number(double value) {
-  return std::isfinite(value) ? Json(value) : Json(fmt::format("{}", value));
+  if (std::isfinite(value)) return value;
+  return fmt::format("{}", std::isnan(value) ? std::abs(value) : value);  // no "-nan"
 }
 
 double waiting_share(const StepTimes& times) {

@@ -64,7 +64,7 @@ TEST(RunSummary, IsJsonAndAFewLines) {
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["skipped_steps"], 3);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["peak_memory_bytes"], 5368709120);
   EXPECT_THAT(run_summary_text(summary, "x"), HasSubstr("\nSkipped:      3 steps whose loss or gradient was not"));
-  summary.metrics = {{"loss", std::nan("")}};
+  summary.metrics = {{"loss", -std::nan("")}};  // what processors make of 0 / 0 has a sign
   summary.stopped_by = "SIGTERM";
   write_run_summary(summary, path);
   EXPECT_EQ(nlohmann::json::parse(core::local_file_system().read_file(path))["metrics"]["loss"], "nan");
@@ -260,6 +260,11 @@ TEST(RunSummary, OfThreeRanksTellsHowLongTheOthersWaited) {
   EXPECT_THAT(slow_rank_warning(ranks, 16).value_or(""),
               HasSubstr("rank 1 is slow: the others waited for it for 20 % of the time of the last 16 steps, and it "
                         "waited for 5 %; "));
+  // What is behind the last rank in memory does not count.
+  std::vector<StepTimes> shortened = ranks;
+  shortened.push_back({1000, 0, 0, 900, 100, false, 900});
+  shortened.pop_back();
+  EXPECT_EQ(rank_times_text(shortened), rank_times_text(ranks));
 }
 
 TEST(RunSummary, WhereNoRankHasWaitedNoneIsSlow) {

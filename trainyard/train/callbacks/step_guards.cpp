@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/threads/thread.h"
@@ -68,7 +69,7 @@ class SessionRunTimeout::Watcher {
   }
 
   void give_up(const Step& step) {
-    const double seconds = std::chrono::duration<double>(Clock::now() - step.began).count();
+    const double seconds = core::seconds_since(step.began);
     const Error error(ErrorCode::kTimeout, {.problem = "a step takes too long",
                                             .where = fmt::format("epoch {}, step {}", step.epoch, step.step),
                                             .expected = fmt::format("at most {} ms", limit_.count()),

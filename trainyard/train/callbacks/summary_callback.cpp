@@ -1,11 +1,11 @@
 #include <algorithm>
-#include <chrono>
 #include <cmath>
 #include <span>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/callbacks/progress_callbacks.h"
 #include "trainyard/train/callbacks/summary_time.h"
@@ -20,10 +20,6 @@ namespace {
 std::span<const float> host_floats(const at::Tensor& tensor, at::Tensor& held) {
   held = tensor.detach().to(at::kCPU, at::kFloat).contiguous();
   return {held.const_data_ptr<float>(), static_cast<size_t>(held.numel())};
-}
-
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 at::Tensor gradient_of(const ReplicaView& replica, nn::ParameterId id) {
@@ -56,14 +52,14 @@ void SummaryCallback::before_train(Trainer& trainer) {
 }
 
 void SummaryCallback::before_step(Trainer&) {
-  step_began_ = steady_seconds();
+  step_began_ = core::steady_seconds();
 }
 
 // An accelerator is some steps behind, and the callback that reads a value first waits for them, be it this one or one
 // before it.
 void SummaryCallback::add_late_compute(const StepView& view) {
   if (!view.times.on_accelerator || !step_began_) return;
-  times_->add_late_compute(std::max(0.0, steady_seconds() - *step_began_ - view.times.total));
+  times_->add_late_compute(std::max(0.0, core::steady_seconds() - *step_began_ - view.times.total));
 }
 
 void SummaryCallback::after_step(Trainer& trainer, const StepView& view) {

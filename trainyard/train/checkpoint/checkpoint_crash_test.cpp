@@ -137,6 +137,16 @@ TEST_F(CheckpointCrash, OneThatIsNotReplacedKeepsItsName) {
   EXPECT_TRUE(calls.failed);
   EXPECT_EQ(core::local_file_system().list(directory.path()), std::vector<std::string>{"model.ckpt-1"});
   EXPECT_EQ(latest_version(directory.path()), 1);
+
+  // The first one of a folder has taken no other's name, which it could give back.
+  core::log::set_level(core::log::Level::kInfo);
+  const core::TempDir empty;
+  calls.failed = false;
+  ::testing::internal::CaptureStderr();
+  EXPECT_TRUE(error_of([&] { CheckpointStore(empty.path(), 1, *files).save(1, {}, VersionedState(1)); }));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr().find("lost its name"), std::string::npos);
+  EXPECT_TRUE(calls.failed);
+  EXPECT_TRUE(core::local_file_system().list(empty.path()).empty());
 }
 
 TEST_F(CheckpointCrash, ADiskThatStaysFullLosesNothing) {

@@ -200,6 +200,16 @@ TEST_F(CheckpointDamage, HostileManifestsAreRefusedBeforeAnythingIsAllocated) {
   }
 }
 
+// Each tensor fits into a file by itself, and not behind its header.
+TEST_F(CheckpointDamage, TensorsThatNoFileHoldsAreRefused) {
+  const auto error =
+      opening_manifest(body_with("\"shape\":[20],\"offset\":16,\"bytes\":80",
+                                 "\"shape\":[2305843009213693951],\"offset\":16,\"bytes\":9223372036854775804"));
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("damaged checkpoint: tensors are too large: "));
+  EXPECT_THAT(error->what(), HasSubstr("tensor weights: expected less than 2^63 bytes in all, got more"));
+}
+
 TEST_F(CheckpointDamage, AManifestOverItsLimitIsNotRead) {
   const auto out = files_.open_write(path(kManifestFile));
   out->close();

@@ -222,6 +222,72 @@ TEST(CheckpointFacts, EveryEntryThatLiesIsRefusedByName) {
   }
 }
 
+// The ends of the ranges that the lies are outside of.
+TEST(CheckpointFacts, NumbersMayBeTheFirstAndTheLastOfTheirRange) {
+  const auto facts_with = [](const std::map<std::string, int64_t>& values) {
+    Manifest manifest = whole();
+    for (const auto& [name, value] : values) manifest.values[name] = value;
+    return read_checkpoint_facts(manifest, "");
+  };
+  const CheckpointFacts least = facts_with({{"data/input/height", 1},
+                                            {"data/input/width", 1},
+                                            {"data/input/eval_resize_size", 1},
+                                            {"run/found_batch", 1},
+                                            {"average/steps", 0},
+                                            {"average/updates", 0},
+                                            {"trainer/global_step", 0},
+                                            {"trainer/epoch", 0},
+                                            {"trainer/step_in_epoch", 0},
+                                            {"run/fine_tuning/batch_size", 0},
+                                            {"run/fine_tuning/num_epochs", 0},
+                                            {"run/fine_tuning/early_stop", 0}});
+  EXPECT_EQ(least.image_size, nn::Size2d(1));
+  ASSERT_TRUE(least.input && least.average && least.fine_tuning);
+  EXPECT_EQ(least.input->eval_resize_size, 1);
+  EXPECT_EQ(least.found_batch, 1);
+  EXPECT_EQ(least.average->steps, 0);
+  EXPECT_EQ(least.fine_tuning->num_epochs, 0);
+
+  constexpr int64_t kSteps = int64_t{1} << 53, kBatch = int64_t{1} << 40;
+  const CheckpointFacts most = facts_with({{"data/input/height", 16384},
+                                           {"data/input/width", 16384},
+                                           {"data/input/eval_resize_size", 65535},
+                                           {"run/found_batch", kBatch},
+                                           {"average/steps", kSteps},
+                                           {"average/updates", kSteps},
+                                           {"trainer/global_step", kSteps},
+                                           {"trainer/epoch", kSteps},
+                                           {"trainer/step_in_epoch", kSteps},
+                                           {"input/epoch", kSteps},
+                                           {"input/offset", kSteps},
+                                           {"run/fine_tuning/batch_size", kBatch},
+                                           {"run/fine_tuning/num_epochs", kSteps},
+                                           {"run/fine_tuning/early_stop", kSteps}});
+  EXPECT_EQ(most.image_size, nn::Size2d(16384));
+  ASSERT_TRUE(most.input && most.average && most.fine_tuning);
+  EXPECT_EQ(most.input->height, 16384);
+  EXPECT_EQ(most.input->width, 16384);
+  EXPECT_EQ(most.input->eval_resize_size, 65535);
+  EXPECT_EQ(most.found_batch, kBatch);
+  EXPECT_EQ(most.average->steps, kSteps);
+  EXPECT_EQ(most.average->updates, kSteps);
+  EXPECT_EQ(most.fine_tuning->batch_size, kBatch);
+  EXPECT_EQ(most.fine_tuning->early_stop, kSteps);
+  for (const auto& [entry, value] : std::map<std::string, int64_t>{{"data/input/eval_resize_size", 65536},
+                                                                   {"run/found_batch", kBatch + 1},
+                                                                   {"average/steps", kSteps + 1},
+                                                                   {"trainer/global_step", kSteps + 1},
+                                                                   {"run/fine_tuning/batch_size", kBatch + 1},
+                                                                   {"run/fine_tuning/early_stop", kSteps + 1}}) {
+    Manifest manifest = whole();
+    for (const char* other : {"batch_size", "num_epochs", "early_stop"}) {
+      manifest.values[std::string("run/fine_tuning/") + other] = int64_t{1};
+    }
+    manifest.values[entry] = value;
+    EXPECT_THAT(refusal(manifest), AllOf(HasSubstr(entry), HasSubstr("got " + std::to_string(value))));
+  }
+}
+
 TEST(CheckpointFacts, WhatIsMissingBesideOthersIsRefusedByName) {
   for (const char* entry :
        {"data/input/height", "data/input/width", "data/input/resize_method", "data/input/eval_resize_size",

@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/train/checkpoint/saving_time.h"
 
@@ -46,7 +47,7 @@ std::shared_ptr<const QueuedWrite> CheckpointQueue::submit(std::function<void()>
   auto result = std::make_shared<QueuedWrite>();
   {
     std::unique_lock lock(mutex_);
-    const double begin = SavingTime::steady_seconds();
+    const double begin = core::steady_seconds();
     await_room(lock);
     waiting_.push_back({std::move(write), result, begin});
     if (!thread_) thread_.emplace(core::ThreadOptions{.name = "checkpoints"}, [this] { run(); });
@@ -103,7 +104,7 @@ void CheckpointQueue::run() {
       for (const Job& dropped : waiting_) dropped.result->state_ = QueuedWrite::State::kFailed;
       waiting_.clear();
     } else {
-      job.result->seconds_ = SavingTime::steady_seconds() - job.begin;
+      job.result->seconds_ = core::steady_seconds() - job.begin;
       job.result->state_ = QueuedWrite::State::kDone;
     }
     changed_.notify_all();

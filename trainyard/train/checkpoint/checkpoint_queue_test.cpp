@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/best_checkpoint.h"
@@ -114,6 +115,14 @@ TEST(CheckpointCopy, RefusesWhatCannotBeSavedInTheSameWords) {
     EXPECT_STREQ(actual->what(), expected->what());
   }
   EXPECT_THROW(CheckpointCopy::of(OneTensor(nan), 7, nullptr, kMuch), NonFiniteState);
+}
+
+TEST(CheckpointCopy, EachOfItsTensorsCountsAsWork) {
+  const MixedState state;
+  const uint64_t before = core::work_count();
+  const auto copy = CheckpointCopy::of(state, 3, nullptr, kMuch);
+  EXPECT_NE(copy, nullptr);
+  EXPECT_GE(core::work_count() - before, 5U);
 }
 
 TEST(CheckpointCopy, IsNotMadeWithoutRoom) {
@@ -464,6 +473,36 @@ TEST_F(SavedOnceTest, ABetterOneIsWrittenWhenTheEarlierOneIs) {
   keeper.offer(0.25, 4);
   queue->drain();
   EXPECT_EQ(version("best"), 3) << "it is no better";
+}
+
+// A copy of the better one finds no room while the one before it is written: it is written behind that one.
+TEST_F(SavedOnceTest, ABetterOneThatCannotBeCopiedIsWrittenBehindTheEarlierOne) {
+  // So slow that the earlier one is still being written when the better one is.
+  class Slow : public PowerLossFileSystem {
+   public:
+    Slow() : PowerLossFileSystem({}) {}
+    void sync_directory(const std::string& folder) override {
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+      PowerLossFileSystem::sync_directory(folder);
+    }
+  } files;
+  std::atomic<int64_t> room = kMuch;
+  Gate gate;
+  const auto queue = std::make_shared<CheckpointQueue>([&] { return room.load(); });
+  const auto state = std::make_shared<VersionedState>(1);
+  BestKeeper keeper(CheckpointStore(directory_.path(), 2, files),
+                    {.identity = {.model = "lenet"}, .state = state, .queue = queue});
+  queue->submit([&] { gate.wait(); });
+  keeper.offer(0.25, 1);
+  room = 0;
+  *state = VersionedState(2);
+  Caller offering([&] { keeper.offer(0.5, 2); });
+  EXPECT_TRUE(offering.is_held_up()) << "the earlier one waits";
+  gate.open();
+  offering.join();
+  EXPECT_EQ(keeper.best()->value, 0.5);
+  EXPECT_EQ(keeper.best()->info.global_step, 2);
+  EXPECT_EQ(version("best"), 2);
 }
 
 // The best one and a checkpoint of step 2, over those of step 1, by a queue.

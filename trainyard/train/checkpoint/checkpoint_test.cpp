@@ -13,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/checkpoint/checkpoint_reader.h"
@@ -138,6 +139,16 @@ TEST(Checkpoint, ReadersCopyEntriesOfEveryKind) {
   EXPECT_EQ(copy.text("kept/text"), "x");
   EXPECT_TRUE(same_bytes(copy.tensor("kept/tensor"), state.tensors["tensor"]));
   EXPECT_THROW(reader->copy("lost", copy, "lost"), core::Error);
+}
+
+// A long save is told from one that makes no progress by what it counts: each 256 KiB of a tensor.
+TEST(Checkpoint, SavingCountsAsWork) {
+  const core::TempDir directory;
+  AnyState state;
+  state.tensors["weights"] = patterned({5 << 16}, at::kFloat);
+  const uint64_t before = core::work_count();
+  CheckpointStore(directory.path()).save(1, {}, state);
+  EXPECT_GE(core::work_count() - before, 5U);
 }
 
 TEST(Checkpoint, ReadersListNamesByPrefix) {

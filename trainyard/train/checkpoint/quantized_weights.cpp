@@ -179,6 +179,7 @@ class ScaleReader {
     } catch (const nlohmann::json::exception&) {
       throw malformed();
     }
+    if (version < 1) throw malformed();
     if (version > kQuantizationVersion) {
       throw Error(ErrorCode::kUnsupported, {.problem = "the model was quantized by a later release",
                                             .where = file_.path(),

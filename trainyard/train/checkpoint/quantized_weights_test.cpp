@@ -236,9 +236,11 @@ TEST_F(QuantizedFile, WhatItSaysOfItself) {
   };
   EXPECT_THAT(said(std::nullopt), HasSubstr("trainyard.quantization"));
   for (const char* text : {"", "{", "[]", "{}", R"({"version":"1","weights":2,"activations":3,"in_float":{}})",
+                           R"({"version":0,"weights":2,"activations":3,"in_float":{}})",
                            R"({"version":1,"weights":2,"activations":3,"in_float":[1]})", "[[[[[[[[]]]]]]]]"}) {
     EXPECT_THAT(said(text), HasSubstr("malformed")) << text;
   }
+  EXPECT_THAT(said(std::string(201, 'x')), HasSubstr("got " + std::string(200, 'x') + "; "));
   EXPECT_THAT(said(R"({"version":2,"weights":2,"activations":3,"in_float":{}})", core::ErrorCode::kUnsupported),
               HasSubstr("later release"));
 }

@@ -6,10 +6,11 @@
 //   if (time.allows()) time.measure([&] { store.save(...); });
 #pragma once
 
-#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <utility>
+
+#include "trainyard/core/base/elapsed.h"
 
 namespace trainyard::train {
 
@@ -23,7 +24,7 @@ class SavingTime {
   static constexpr int64_t kSmallBytes = int64_t{32} << 20;
 
   // `clock` returns seconds; empty: a steady clock.
-  explicit SavingTime(std::function<double()> clock = {}) : clock_(clock ? std::move(clock) : steady_seconds) {}
+  explicit SavingTime(std::function<double()> clock = {}) : clock_(clock ? std::move(clock) : core::steady_seconds) {}
 
   // Returns false while the last saving is more than its part of the time since it began.
   [[nodiscard]] bool allows(double part = kPart) const {
@@ -45,10 +46,6 @@ class SavingTime {
     seconds_ = seconds;
   }
   double now() const { return clock_(); }
-
-  static double steady_seconds() {
-    return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-  }
 
  private:
   std::function<double()> clock_;

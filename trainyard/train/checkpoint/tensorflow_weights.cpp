@@ -18,6 +18,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/formats/tensors/tensorflow_checkpoint.h"
+#include "trainyard/models/registry/model_registry.h"
 #include "trainyard/models/tf_cnn/variable_names.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/checkpoint/checkpoint_finite.h"
@@ -89,6 +90,36 @@ bool pads_pooling_otherwise(const nn::Graph& graph) {
   return false;
 }
 
+// Returns the beginnings of names in published weights of the network that `graph` has no parameters for: those of
+// auxiliary classifiers. None for a network of the caller's own.
+std::vector<std::string> auxiliary_beyond(const nn::Graph& graph) {
+  std::vector<std::string> beginnings;
+  try {
+    beginnings = models::find_model(graph.name, models::first_dataset_with(graph.name)).auxiliary;
+  } catch (const core::Error&) {
+    return {};
+  }
+  for (const nn::Node& node : graph.nodes) {
+    for (const nn::ParameterSpec& parameter : node.parameters) {
+      std::erase_if(beginnings, [&](const std::string& beginning) { return parameter.name.starts_with(beginning); });
+    }
+  }
+  return beginnings;
+}
+
+formats::TensorFile without_auxiliary(const formats::TensorFile& file, const nn::Graph& graph) {
+  const std::vector<std::string> beginnings = auxiliary_beyond(graph);
+  std::vector<formats::StoredTensor> tensors = file.tensors();
+  const size_t left_out = std::erase_if(tensors, [&](const formats::StoredTensor& tensor) {
+    return std::any_of(beginnings.begin(), beginnings.end(),
+                       [&](const std::string& beginning) { return tensor.name.starts_with(beginning); });
+  });
+  if (left_out == 0) return file;
+  core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
+                  fmt::join(beginnings, "*, "));
+  return file.with_tensors(std::move(tensors));
+}
+
 core::Error other_model(const formats::TensorFile& file, const nn::Graph& graph,
                         const std::vector<std::string>& missing, const std::vector<std::string>& unexpected) {
   std::string where = file.path();
@@ -103,7 +134,7 @@ core::Error other_model(const formats::TensorFile& file, const nn::Graph& graph,
 }  // namespace
 
 formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::Graph& graph) {
-  if (file.format() != formats::TensorFileFormat::kTensorFlow) return file;
+  if (file.format() != formats::TensorFileFormat::kTensorFlow) return without_auxiliary(file, graph);
   const std::string scope = first_replica(file);
   std::set<std::string, std::less<>> variables, names;
   for (const formats::StoredTensor& tensor : file.tensors()) names.insert(tensor.name);

@@ -14,8 +14,9 @@
 namespace trainyard::train {
 
 // Returns the file with the names and layouts of the graph's parameters, for load_weights(), when it is a checkpoint of
-// TensorFlow, and the same file otherwise. What a training there keeps for itself (global_step, loss scales, moments of
-// the optimizer, copies of further replicas) is left out.
+// TensorFlow. What a training there keeps for itself (global_step, loss scales, moments of the optimizer, copies of
+// further replicas) is left out. Of another file, auxiliary classifiers are left out that the network of this name was
+// published with (models::ModelInfo) and the graph lacks, and a line says so; else it stays the same.
 // Throws kInvalidArgument with the variables that are missing and those that only the checkpoint has, by TensorFlow's
 // names, and kUnsupported for a network whose names are not known (models/tf_cnn/variable_names.h).
 [[nodiscard]] formats::TensorFile named_for_graph(const formats::TensorFile& file, const nn::Graph& graph);

@@ -202,6 +202,42 @@ TEST_F(TensorFlowWeights, OtherFilesStayAsTheyAre) {
   EXPECT_NE(file.find("layer1.0.conv1.weight"), nullptr);
 }
 
+// torchvision's GoogLeNet has them in its published file.
+TEST(NamedForGraph, LeavesOutAuxiliaryClassifiersThatTheGraphLacks) {
+  const core::TempDir temp;
+  const auto graph = [](bool with_heads, const std::string& name = "torchvision/googlenet") {
+    nn::GraphBuilder b({.image = {3, 5, 5}, .name = name});
+    const auto x = b.global_average_pool("pool", b.input());
+    const auto logits = b.linear("fc", x, {.out_features = 4});
+    std::vector<nn::GraphOutput> others;
+    if (with_heads) others.push_back({"aux1", b.linear("aux1.fc2", x, {.out_features = 4}).id, 0.3});
+    return b.build(logits, std::move(others));
+  };
+  nn::ParameterSet published = nn::declared_set(graph(true));
+  published.initialize(1);
+  save_weights(temp.file("w.safetensors"), published);
+  const formats::TensorFile file = formats::open_tensor_file(temp.file("w.safetensors"));
+  nn::ParameterSet alone = nn::declared_set(graph(false));
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(load_weights(named_for_graph(file, graph(false)), alone, 4).tensors, 2);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("2 tensors are left out, those of auxiliary"));
+  EXPECT_TRUE(at::equal(value_of(alone, "fc.weight"), value_of(published, "fc.weight")));
+  EXPECT_EQ(named_for_graph(file, graph(true)).tensors().size(), 4U) << "the graph has them";
+  EXPECT_EQ(named_for_graph(file, graph(false, "of_my_own")).tensors().size(), 4U) << "names mean nothing there";
+}
+
+TEST(TensorFlowBackbone, ACheckpointWithoutAnyOfItsVariablesIsNone) {
+  const core::TempDir temp;
+  const nn::Graph graph = models::build_model("ssd300", "coco", {.num_classes = 81});
+  nn::ParameterSet loaded = nn::declared_set(graph);
+  Variables variables{{"dense/kernel", {{1}, {0}}}};
+  const std::string prefix = temp.file("backbone/model.ckpt-7");
+  formats::write_tensorflow_checkpoint(prefix, variables, 7);
+  EXPECT_THAT(core::message_of([&] { load_tensorflow_backbone(prefix, graph, loaded); }),
+              AllOf(HasSubstr("this is no checkpoint of the backbone: "), HasSubstr("; missing there: "),
+                    HasSubstr("conv2d/kernel")));
+}
+
 TEST(TensorFlowBackbone, IsLoadedByTheNamesOfTheOfficialModel) {
   const core::TempDir temp;
   const nn::Graph graph = models::build_model("ssd300", "coco", {.num_classes = 81});

@@ -79,7 +79,12 @@ TEST(MemoryBudget, IsThreeQuartersOfWhatIsAllowedOrWhatIsFree) {
   EXPECT_EQ(usual_memory_budget(1600, {}, 1100).bytes, 1100);
   EXPECT_TRUE(usual_memory_budget(1600, {}, 1199).free_only);
   EXPECT_EQ(usual_memory_budget(1600, {}, 0).bytes, 1200) << "nobody says what is free";
-  EXPECT_EQ(core::code_of([] { usual_memory_budget(0, {}, 5); }), core::ErrorCode::kUnsupported);
+  EXPECT_EQ(usual_memory_budget(1, {}, 0).bytes, 0) << "of one byte";
+  for (const int64_t machine : {0, -1}) {
+    EXPECT_EQ(core::message_of([machine] { usual_memory_budget(machine, {}, 5); }, core::ErrorCode::kUnsupported),
+              "the system does not say how much memory there is: MemTotal in /proc/meminfo; pass "
+              "--batch_size_memory_mib");
+  }
 }
 
 // Finds a batch of which `capacity` fit, and checks that no size costs two trials.

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <string>
 #include <utility>
 
 #include "trainyard/core/base/elapsed.h"
@@ -155,6 +156,15 @@ OpenDevices open_devices(const std::vector<int>& gpus) {
 OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,
                          std::shared_ptr<parallel::ProcessGroup> processes) {
   OpenDevices devices{.processes = std::move(processes)};
+  for (auto gpu = gpus.begin(); gpu != gpus.end(); ++gpu) {
+    if (std::find(gpus.begin(), gpu, *gpu) == gpu) continue;
+    // NCCL would fail at the first exchange, without saying why.
+    throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "a GPU is named twice",
+                                                          .where = "open_devices()",
+                                                          .expected = "another GPU for each replica",
+                                                          .actual = std::to_string(*gpu) + " again",
+                                                          .remedy = "name fewer GPUs, or larger batches for each"});
+  }
   for (const int gpu : gpus) {
     nn::AcceleratorOptions own = options;
     own.index = gpu;

@@ -94,7 +94,7 @@ struct OpenDevices {
 };
 
 // Opens one GPU for each replica, all different. An empty list: the CPU. Throws kUnsupported where this build or this
-// machine has none, kInvalidArgument for an index that it does not have.
+// machine has none, kInvalidArgument for an index that it does not have or that is named twice.
 OpenDevices open_devices(const std::vector<int>& gpus);
 // Does the same with the settings of each GPU, whose index is left out, and for the processes that train together.
 OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOptions& options,

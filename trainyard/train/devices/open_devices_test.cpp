@@ -13,6 +13,7 @@
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/testing/connected_ranks.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 
@@ -95,6 +96,31 @@ TEST(OpenDevices, ReplicasHaveCommunicatorsForAnAlgorithmThatIsAskedFor) {
   }
 }
 
+// Two processes of two replicas each: by the usual algorithm, and gradients by another one.
+TEST(OpenDevices, ProcessesHaveCommunicatorsOfTheirExchange) {
+  const auto engines = parallel::make_engines(2);
+  parallel::on_processes(2, [&](size_t process) {
+    OpenDevices devices;
+    devices.replicas = 2;
+    devices.exchange = engines[process];
+    const auto expect_all = [process](const auto& make) {
+      ASSERT_TRUE(make);
+      const auto communicators = make();
+      ASSERT_EQ(communicators.size(), 2U);
+      for (int replica = 0; replica < 2; ++replica) {
+        EXPECT_EQ(communicators[static_cast<size_t>(replica)]->size(), 4);
+        EXPECT_EQ(communicators[static_cast<size_t>(replica)]->rank(), 2 * static_cast<int>(process) + replica);
+      }
+    };
+    devices.choose_communicators();
+    EXPECT_FALSE(devices.make_gradient_communicators);
+    expect_all(devices.make_communicators);
+    devices.choose_communicators({.spec = "xring"});
+    expect_all(devices.make_communicators);
+    expect_all(devices.make_gradient_communicators);
+  });
+}
+
 TEST(OpenDevices, ReplicasOnAcceleratorsExchangeByThese) {
   OpenDevices devices;
   devices.replicas = 2;
@@ -102,6 +128,16 @@ TEST(OpenDevices, ReplicasOnAcceleratorsExchangeByThese) {
   devices.choose_communicators({.spec = "xring"});
   EXPECT_TRUE(devices.make_communicators);
   EXPECT_FALSE(devices.make_gradient_communicators);
+}
+
+TEST(OpenDevices, AGpuIsOpenedForOneReplica) {
+  EXPECT_THAT(core::message_of(
+                  [] {
+                    open_devices({2, 0, 2});
+                  },
+                  core::ErrorCode::kInvalidArgument),
+              HasSubstr("a GPU is named twice: open_devices(): expected another GPU for each replica, got 2 again"));
+  EXPECT_TRUE(open_devices({}).accelerators.empty());
 }
 
 }  // namespace

@@ -151,6 +151,8 @@ TEST(CalibrationDrawing, BarsHaveTheirPlaces) {
     EXPECT_THAT(svg, HasSubstr(part));
   }
   EXPECT_EQ(count_of(svg, "<path d="), 2U);
+  EXPECT_EQ(count_of(svg, "text-anchor=\"end\""), 6U) << "ticks from 0 to 1";
+  EXPECT_EQ(count_of(svg, "text-anchor=\"middle\""), 6U + 3U) << "ticks and what the axes are";
   EXPECT_EQ(count_of(svg, "fill=\"#888\""), 2U) << "empty bins have no bars";
 }
 

@@ -1,7 +1,6 @@
 #include "trainyard/train/evaluation/evaluation_sum.h"
 
 #include <algorithm>
-#include <bit>
 #include <string>
 #include <string_view>
 
@@ -15,11 +14,10 @@ namespace {
 std::string text_of_part(const Evaluation& part, bool stopped) {
   core::BodyWriter body;
   for (const int64_t count : {int64_t{stopped}, part.samples, part.not_finite, int64_t{part.has_accuracies},
-                              int64_t{part.has_loss}, part.right_1, part.right_5, std::bit_cast<int64_t>(part.loss_sum),
-                              std::bit_cast<int64_t>(part.seconds), std::bit_cast<int64_t>(part.input_seconds)}) {
+                              int64_t{part.has_loss}, part.right_1, part.right_5}) {
     body.number(count);
   }
-  body.number(std::ssize(part.classes));
+  body.real(part.loss_sum).real(part.seconds).real(part.input_seconds).number(std::ssize(part.classes));
   for (const ClassCount& count : part.classes) body.number(count.right).number(count.total);
   return body.take();
 }
@@ -34,9 +32,9 @@ Evaluation part_of_text(std::string_view text, bool& stopped) {
   part.has_loss = body.number() != 0;
   part.right_1 = body.number();
   part.right_5 = body.number();
-  part.loss_sum = std::bit_cast<double>(body.number());
-  part.seconds = std::bit_cast<double>(body.number());
-  part.input_seconds = std::bit_cast<double>(body.number());
+  part.loss_sum = body.real();
+  part.seconds = body.real();
+  part.input_seconds = body.real();
   part.classes.resize(static_cast<size_t>(body.number()));
   for (ClassCount& count : part.classes) {
     count.right = body.number();

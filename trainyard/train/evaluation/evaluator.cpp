@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/evaluation/image_views.h"
@@ -242,8 +243,7 @@ void add_samples(const Evaluation& part, Evaluation& all) {
 }
 
 Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_be_empty) {
-  using Clock = std::chrono::steady_clock;
-  const auto begin = Clock::now();
+  const auto begin = std::chrono::steady_clock::now();
   const double waited_before = source.waited_seconds();
   Evaluation counted{.has_accuracies = options_.labels, .has_loss = options_.labels};
   const auto compare = [&](const data::Batch& batch, const at::Tensor& output, int64_t count) {
@@ -273,7 +273,7 @@ Evaluation Evaluator::run(data::BatchSource& source, int64_t batches, bool may_b
   }
   Evaluation result;
   add_samples(counted, result);
-  result.seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+  result.seconds = core::seconds_since(begin);
   result.input_seconds = source.waited_seconds() - waited_before;
   return result;
 }

@@ -113,6 +113,28 @@ TEST(Evaluator, MeasuresNothingOfBatchesWithoutLabels) {
   EXPECT_FALSE(all.has_loss);
 }
 
+TEST(Evaluation, HasTheNumbersThatWereMeasured) {
+  using ::testing::ElementsAre;
+  Evaluation evaluation{.loss = 0.25, .top_1 = 0.375, .top_5 = 0.75, .classes = {{3, 4}, {0, 0}, {1, 4}}};
+  evaluation.more = {{"average_precision", 0.125}};
+  EXPECT_THAT(names_of_values(evaluation),
+              ElementsAre("loss", "top_1_accuracy", "top_5_accuracy", "mean_class_accuracy", "average_precision"));
+  EXPECT_EQ(value_of(evaluation, "loss"), 0.25);
+  EXPECT_EQ(value_of(evaluation, "top_1_accuracy"), 0.375);
+  EXPECT_EQ(value_of(evaluation, "top_5_accuracy"), 0.75);
+  EXPECT_EQ(value_of(evaluation, "mean_class_accuracy"), 0.5);
+  EXPECT_EQ(value_of(evaluation, "average_precision"), 0.125);
+  EXPECT_FALSE(value_of(evaluation, "average").has_value());
+  evaluation.classes = {{0, 0}, {0, 0}};
+  EXPECT_FALSE(value_of(evaluation, "mean_class_accuracy").has_value()) << "no class has a sample";
+  evaluation.has_accuracies = false;
+  EXPECT_THAT(names_of_values(evaluation), ElementsAre("loss", "average_precision"));
+  EXPECT_FALSE(value_of(evaluation, "top_1_accuracy").has_value());
+  evaluation.has_loss = false;
+  EXPECT_THAT(names_of_values(evaluation), ElementsAre("average_precision"));
+  EXPECT_FALSE(value_of(evaluation, "loss").has_value());
+}
+
 TEST(Evaluator, SeesEverySampleOnce) {
   LinearModel model;
   const Samples samples;

@@ -1,7 +1,6 @@
 #include "trainyard/train/evaluation/prediction_counts.h"
 
 #include <algorithm>
-#include <bit>
 #include <cmath>
 
 #include <fmt/format.h>
@@ -193,8 +192,7 @@ std::string PredictionCounts::text_of_sums() const {
   for (const CalibrationBin& bin : calibration_) body.number(bin.images).number(bin.right).number(bin.confidence_sum);
   body.number(std::ssize(wrong_));
   for (const WrongPrediction& wrong : wrong_) {
-    body.number(wrong.sample).number(wrong.label).number(wrong.predicted);
-    body.number(std::bit_cast<int64_t>(wrong.confidence));
+    body.number(wrong.sample).number(wrong.label).number(wrong.predicted).real(wrong.confidence);
   }
   return body.take();
 }
@@ -219,7 +217,7 @@ void PredictionCounts::add_sums(std::string_view text) {
     wrong.sample = body.number();
     wrong.label = body.number();
     wrong.predicted = body.number();
-    wrong.confidence = std::bit_cast<double>(body.number());
+    wrong.confidence = body.real();
     keep(wrong);
   }
   body.end();

@@ -13,6 +13,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/registry.h"
 #include "trainyard/data/datasets/class_list.h"
+#include "trainyard/data/sources/combined_source.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/sources/function_source.h"
@@ -70,6 +71,21 @@ void check_names(const std::string& where, const std::vector<std::shared_ptr<Met
   }
 }
 
+// Returns whether a source of the library is known to have no end. One of a class that derives from it may have an end
+// of its own, in a next() that it overrides.
+bool has_no_end(const data::BatchSource& source) {
+  if (typeid(source) == typeid(data::FunctionSource)) return true;
+  if (const auto* const tensors = dynamic_cast<const data::TensorSource*>(&source)) return tensors->repeats();
+  if (const auto* const generator = dynamic_cast<const data::GeneratorSource*>(&source)) return generator->repeats();
+  // These end with a source of theirs that ends.
+  const auto* const combined = dynamic_cast<const data::CombinedSource*>(&source);
+  if (combined == nullptr) return false;
+  for (size_t i = 0; i < combined->size(); ++i) {
+    if (!has_no_end(combined->part(i))) return false;
+  }
+  return true;
+}
+
 // Throws for sources that are known to have no end: their evaluation would have none, behind an epoch of training.
 void check_end(const std::string& where, const data::BatchSource& source) {
   const std::string problem = "the validation is a source that has no end";
@@ -82,6 +98,11 @@ void check_end(const std::string& where, const data::BatchSource& source) {
     refuse_option(problem, where, "a source that ends", "a FunctionSource",
                   "take a TensorSource or a GeneratorSource with .repeat = false");
   }
+  if (!has_no_end(source)) return;
+  const bool is_generator = dynamic_cast<const data::GeneratorSource*>(&source) != nullptr;
+  refuse_option(problem, where, is_generator ? "GeneratorSourceOptions{.repeat = false}" : "a source that ends",
+                is_generator ? ".repeat = true" : "a combination of sources of which none ends",
+                is_generator ? "" : "make one of them with .repeat = false");
 }
 
 // Throws where the source is none of validation images, or numbers its classes in another way than the training.

@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <fstream>
 #include <memory>
+#include <optional>
 #include <sstream>
 #include <string>
 #include <vector>
@@ -20,6 +21,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/codecs/png_writer.h"
+#include "trainyard/data/sources/combined_source.h"
 #include "trainyard/data/sources/folder_source.h"
 #include "trainyard/data/sources/function_source.h"
 #include "trainyard/data/testing/test_images.h"
@@ -495,6 +497,29 @@ TEST_F(Fit, ADirectoryOfAnotherTrainingIsRefused) {
   EXPECT_THAT(core::message_of([&] { fit(other); }), HasSubstr("there is a training already"));
 }
 
+// The first node that differs, as it was and as it is; one graph may begin as the other one.
+TEST_F(Fit, AnotherGraphIsToldByItsFirstOtherNode) {
+  const nn::Graph usual = tiny_graph();
+  nn::GraphBuilder b({.image = {3, 5, 5}, .name = "tiny"});
+  auto x = b.convolution("conv", b.input(), {.out_channels = 8, .kernel = 3, .padding = nn::Padding::all(1)});
+  x = b.global_average_pool("pool", b.activation("relu", b.batch_norm("bn", x)));
+  const nn::Graph longer = b.build(b.activation("end", b.linear("fc", x, {.out_features = kTinyClasses})));
+  const auto refusal = [&](const nn::Graph& before, const nn::Graph& now) {
+    const std::string directory = temp_.file(before.nodes.back().name + "_" + now.nodes.back().name);
+    FitOptions first = options(directory), second = options(directory);
+    first.epochs = 1;
+    first.graph = before;
+    second.graph = now;
+    fit(first);
+    return core::message_of([&] { fit(second); });
+  };
+  EXPECT_THAT(refusal(usual, longer), AllOf(HasSubstr("another graph"), HasSubstr("expected no more nodes, got "),
+                                            HasSubstr(" 'end' "), HasSubstr("choose another train_dir")));
+  EXPECT_THAT(refusal(longer, usual), AllOf(HasSubstr(" 'end' "), HasSubstr(", got no more nodes")));
+  EXPECT_THAT(refusal(tiny_graph({.dropout = 0.2}), usual),
+              AllOf(HasSubstr("expected dropout 'dropout' "), HasSubstr(", got linear 'fc' ")));
+}
+
 // Where a complete epoch ended would be within one, or beyond its end.
 TEST_F(Fit, EpochsOfAnotherLengthAreRefused) {
   FitOptions first = options(dir_);
@@ -586,6 +611,23 @@ TEST_F(Fit, NumbersAndSourcesThatCannotBeAreNamed) {
             no_end +
                 "more_validations, 'drawn': expected a source that ends, got a FunctionSource; take a "
                 "TensorSource or a GeneratorSource with .repeat = false");
+  const auto generator = [](bool repeat) {
+    return std::make_shared<data::GeneratorSource>(
+        [](int64_t, const core::StopToken&) -> data::Generator { return [] { return std::nullopt; }; },
+        data::GeneratorSourceOptions{.repeat = repeat});
+  };
+  EXPECT_EQ(refused([&](FitOptions& o) { o.validation = generator(true); }),
+            no_end + "validation: expected GeneratorSourceOptions{.repeat = false}, got .repeat = true");
+  EXPECT_EQ(refused([&](FitOptions& o) { o.validation = generator(false); }), "no error");
+  const auto zipped = [](bool repeat) {
+    return std::make_shared<data::ZippedSource>(
+        std::vector<std::shared_ptr<data::BatchSource>>{tiny_source(20, 8), tiny_source(20, 8, 1, repeat)});
+  };
+  EXPECT_EQ(refused([&](FitOptions& o) { o.validation = zipped(true); }),
+            no_end +
+                "validation: expected a source that ends, got a combination of sources of which none ends; make "
+                "one of them with .repeat = false");
+  EXPECT_EQ(refused([&](FitOptions& o) { o.validation = zipped(false); }), "no error");
   const auto set_named = [](std::string name, std::vector<std::shared_ptr<Metric>> metrics = {}) {
     return FitValidation{std::move(name), tiny_source(20, 8, 1, false), std::move(metrics)};
   };

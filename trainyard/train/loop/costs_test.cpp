@@ -183,5 +183,17 @@ TEST(Costs, RefusesWhatCannotBe) {
   EXPECT_THAT(core::message_of(unknown, core::ErrorCode::kNotFound), HasSubstr("unknown tensor 'panter'"));
 }
 
+// As PyTorch's GradScaler, which is updated once for all optimizers: a step counts once, also where not all costs have
+// their turn in it.
+TEST(Costs, CountAsOneStepOfTheLossScale) {
+  TowerTrainerOptions options = two_costs();
+  options.costs[1].every = 3;
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true, .raise_after = 100};
+  TowerTrainer trainer(options, tiny_source(80, 8));
+  trainer.train({.steps_per_epoch = 7});
+  EXPECT_EQ(trainer.loss_scale()->scale, 8);
+  EXPECT_EQ(trainer.loss_scale()->normal_steps, 7);
+}
+
 }  // namespace
 }  // namespace trainyard::train::costs_test

@@ -119,6 +119,34 @@ TEST(EndOfInput, AnErrorBetweenMicroStepsSkipsNoBatch) {
   EXPECT_EQ(source->position(), (data::Position{0, 16})) << "behind two batches of 8";
 }
 
+// Nor of sources that are combined, which no position restores.
+TEST(EndOfInput, AnErrorBetweenMicroStepsSkipsNoBatchOfSeveralSources) {
+  class FailingOnce : public data::SourceDecorator {
+   public:
+    FailingOnce() : SourceDecorator(tiny_source(240, 8)) {}
+    std::vector<data::Batch> next() override {
+      if (++calls_ == 4) throw core::Error(core::ErrorCode::kIo, "the disk is away");
+      return source()->next();
+    }
+
+   private:
+    int calls_ = 0;
+  };
+  TowerTrainerOptions options = stopping(2);
+  options.micro_steps = 2;
+  const auto sound = tiny_source(240, 8);
+  const auto failing = std::make_shared<FailingOnce>();
+  const auto source =
+      std::make_shared<data::JoinedSource>(std::vector<std::shared_ptr<data::BatchSource>>{sound, failing});
+  TowerTrainer trainer(options, source);
+  EXPECT_EQ(core::code_of([&] { trainer.train({.steps_per_epoch = 5}); }), core::ErrorCode::kIo);
+  EXPECT_EQ(trainer.global_step(), 1);
+  for (const data::BatchSource* each : std::vector<const data::BatchSource*>{sound.get(), failing.get()}) {
+    EXPECT_EQ(each->position(), (data::Position{0, 16})) << "behind two batches of 8";
+  }
+  EXPECT_EQ(source->position(), (data::Position{0, 32})) << "of both";
+}
+
 TEST(EndOfInput, IsNotWhereTowersTakeNoTensors) {
   TowerTrainerOptions options = stopping();
   options.graph = {};

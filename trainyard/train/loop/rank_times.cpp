@@ -1,7 +1,6 @@
 #include "trainyard/train/loop/rank_times.h"
 
 #include <algorithm>
-#include <bit>
 #include <set>
 #include <sstream>
 #include <string>
@@ -33,7 +32,7 @@ std::string bad_samples_of(const data::BatchSource& source) {
 std::vector<StepTimes> gather_times(parallel::ProcessGroup& ranks, const StepTimes& own) {
   core::BodyWriter body;
   for (const double seconds : {own.total, own.input, own.compute, own.communication, own.update, own.waiting}) {
-    body.number(std::bit_cast<int64_t>(seconds));
+    body.real(seconds);
   }
   body.number(own.on_accelerator ? 1 : 0);
   std::vector<StepTimes> all;
@@ -42,7 +41,7 @@ std::vector<StepTimes> gather_times(parallel::ProcessGroup& ranks, const StepTim
     StepTimes& times = all.emplace_back();
     for (double* part :
          {&times.total, &times.input, &times.compute, &times.communication, &times.update, &times.waiting}) {
-      *part = std::bit_cast<double>(reader.number());
+      *part = reader.real();
     }
     times.on_accelerator = reader.number() != 0;
   }

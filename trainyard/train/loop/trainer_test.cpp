@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/testing/error.h"
 
 namespace trainyard::train::trainer_test {
@@ -327,6 +328,18 @@ TEST(Trainer, SavesCountersAndCallbacksByName) {
                  .max_epoch = 2,
                  .starting_step = resumed.step_in_epoch()});
   EXPECT_EQ(steps, (std::vector<int64_t>{4, 5}));
+}
+
+// So that other processes can tell a long step from one that makes no progress.
+TEST(Trainer, EachCallOfACallbackCountsAsWork) {
+  Log log;
+  CountingTrainer trainer;
+  trainer.add(std::make_shared<Recorder>("a", log));
+  trainer.add(std::make_shared<Recorder>("b", log));
+  const uint64_t before = core::work_count();
+  trainer.train({.steps_per_epoch = 3});
+  ASSERT_EQ(log.size(), 2U * (3 + 2 * 3 + 2));
+  EXPECT_GE(core::work_count() - before, log.size());
 }
 
 TEST(Trainer, RefusesLoopsThatCannotBe) {

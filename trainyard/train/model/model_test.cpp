@@ -17,6 +17,7 @@
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -312,6 +313,44 @@ TEST_F(Bundle, OnlyWhatFitsIsSaved) {
   named.graph.reset();
   EXPECT_THAT(core::message_of([&] { save_model(other, named, weights_of(flowers())); }), HasSubstr("graph"));
   EXPECT_FALSE(core::local_file_system().exists(other));
+}
+
+TEST_F(Bundle, AnInputThatCannotBeMadeIsNotSaved) {
+  const std::string other = temp_.file("other.safetensors");
+  const auto refusal = [&](const std::function<void(data::TransformOptions&)>& change) {
+    ModelDescription bad = description();
+    change(*bad.input);
+    return core::message_of([&] { save_model(other, bad, weights_of(flowers())); });
+  };
+  EXPECT_THAT(refusal([](data::TransformOptions& input) { input.eval_resize_size = 16; }),
+              HasSubstr("resized to less than is cut out of them: expected at least 32 pixels, or 0, got 16"));
+  EXPECT_THAT(refusal([](data::TransformOptions& input) { input.eval_central_part = 0.5F; }),
+              HasSubstr("got 0.5, resized to 40"));
+  EXPECT_FALSE(core::local_file_system().exists(other));
+  EXPECT_EQ(refusal([](data::TransformOptions& input) { input.eval_resize_size = 32; }), "no error");
+}
+
+// How an evaluation makes the input does not depend on all options: small images are scaled in one way.
+TEST(ModelInput, SaysWhatTheTransformDoes) {
+  const auto said = [](const char* transform) {
+    ModelDescription small = description();
+    small.transform = transform;
+    small.name = "flowers";
+    small.num_classes = 3;
+    small.input->resize_method = "bicubic";
+    small.input->resize_antialias = small.input->resize_half_pixel_centers = false;
+    small.input->eval_scaled_decode = small.input->exif_orientation = true;
+    const auto json = nlohmann::json::parse(metadata_of(small).at("trainyard.input"));
+    nlohmann::json parts;
+    for (const char* name : {"eval_rule", "resize_method", "resize_antialias", "resize_half_pixel_centers",
+                             "scaled_decode", "exif_orientation"}) {
+      parts.push_back(json.at(name));
+    }
+    return parts.dump();
+  };
+  EXPECT_EQ(said("imagenet"), R"(["scaled_centre","bicubic",false,false,true,true])");
+  EXPECT_EQ(said("cifar10"), R"(["stretched","bilinear",true,true,false,true])");
+  EXPECT_EQ(said("coco"), R"(["whole","bicubic",false,false,true,false])");
 }
 
 // What train::fit() saves, by hand.

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <system_error>
 #include <utility>
 
@@ -120,7 +121,7 @@ void CsvMonitor::write(const Scalars& scalars) {
   cells[3] = scalars.phase;
   for (const auto& [name, value] : scalars.values) {
     const auto column = std::find(columns_.begin(), columns_.end(), name) - columns_.begin();
-    cells[static_cast<size_t>(column)] = fmt::format("{}", value);
+    cells[static_cast<size_t>(column)] = fmt::format("{}", std::isnan(value) ? std::abs(value) : value);  // no "-nan"
   }
   lines_->append(line_of(cells));
 }

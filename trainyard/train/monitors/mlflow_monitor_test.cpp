@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <regex>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -55,6 +58,38 @@ TEST_F(Mlflow, WritesARunInItsForm) {
   EXPECT_THAT(files_.read_file(temp_.file("mlruns/0/meta.yaml")), HasSubstr("\nname: 'Default'\n"));
   EXPECT_THAT(core::base_name(monitor.run_folder()), MatchesRegex("[0-9a-f]+"));
   EXPECT_EQ(core::base_name(monitor.run_folder()).size(), 32U);
+}
+
+// All that MLflow reads of a run and of its experiment, but for the times.
+TEST_F(Mlflow, WritesEachPartOfARunAndOfItsExperiment) {
+  MlflowMonitor monitor(options());
+  const std::string folder = monitor.run_folder(), experiment = core::parent_path(folder);
+  const std::string run_id = core::base_name(folder), experiment_id = core::base_name(experiment);
+  EXPECT_THAT(files_.list(folder), ::testing::ElementsAre("artifacts", "meta.yaml", "metrics", "params", "tags"));
+  EXPECT_EQ(files_.read_file(temp_.file("run/mlflow_run.txt")), folder + "\n");
+  const auto without_times = [](const std::string& text) {
+    return std::regex_replace(text, std::regex("_time: [0-9]{13}\n"), "_time: T\n");
+  };
+  const auto run_meta = [&](const std::string& end_time, const std::string& status) {
+    return "artifact_uri: 'file://" + folder + "/artifacts'\nend_time: " + end_time +
+           "\nentry_point_name: ''\nexperiment_id: '" + experiment_id + "'\nlifecycle_stage: active\nrun_id: '" +
+           run_id + "'\nrun_name: 'resnet20-1'\nsource_name: ''\nsource_type: 4\nsource_version: ''\nstart_time: T\n" +
+           "status: " + status + "\ntags: []\nuser_id: unknown\n";
+  };
+  EXPECT_EQ(without_times(read(monitor, "meta.yaml")), run_meta("null", "1"));
+  EXPECT_EQ(without_times(read(monitor, "../meta.yaml")),
+            "artifact_location: 'file://" + experiment + "'\ncreation_time: T\nexperiment_id: '" + experiment_id +
+                "'\nlast_update_time: T\nlifecycle_stage: active\nname: 'it''s flowers'\n");
+  EXPECT_EQ(experiment_id.size(), 18U) << experiment_id;
+  for (const auto& [tag, value] : std::vector<std::pair<std::string, std::string>>{
+           {"runName", "resnet20-1"}, {"source.name", "trainyard"}, {"source.type", "LOCAL"}}) {
+    EXPECT_EQ(read(monitor, "tags/mlflow." + tag), value);
+  }
+  EXPECT_THAT(files_.list(core::join_path(folder, "params")),
+              ::testing::ElementsAre("batch_size", "init_learning_rate"));
+  EXPECT_EQ(read(monitor, "params/init_learning_rate"), "0.1");
+  monitor.close();
+  EXPECT_EQ(without_times(read(monitor, "meta.yaml")), run_meta("T", "3"));
 }
 
 TEST_F(Mlflow, ContinuesItsRun) {

@@ -96,7 +96,7 @@ TEST(CsvMonitor, KeepsItsHeaderAndExtendsItForNewNames) {
     EXPECT_EQ(files.read_file(path),
               "global_step,epoch,wall_time,phase,learning_rate,total_loss\n4,0.5,1700000000.250,train,0.1,2.25\n");
     monitor.write(eval_values(8));
-    monitor.write(train_values(12, std::nan("")));
+    monitor.write(train_values(12, -std::nan("")));  // what processors make of 0 / 0 has a sign
     monitor.close();
   }
   {
@@ -180,6 +180,27 @@ TEST(Monitors, FilesOfOthersAreLeftAsTheyAre) {
     const auto piped = refusal(pipe, kind);
     ASSERT_TRUE(piped) << kind;
     EXPECT_THAT(piped->what(), HasSubstr("a pipe or device is not written like a file: " + pipe));
+  }
+}
+
+// Each of the four entries that our rows begin with, and its type, tells that a file is ours.
+TEST(JsonLinesMonitor, KnowsItsOwnRowsByTheirFirstEntries) {
+  const core::TempDir directory;
+  const std::string path = directory.file("metrics.jsonl");
+  const auto refuses = [&path](const std::string& line) {
+    core::local_file_system().write_file_atomically(path, line + "\n");
+    return core::code_of([&] { JsonLinesMonitor(path).close(); }) == core::ErrorCode::kCorruptData;
+  };
+  EXPECT_FALSE(refuses(R"({"global_step":1,"epoch":0.5,"wall_time":2,"phase":"train"})"));
+  EXPECT_FALSE(refuses(R"({"global_step":1,"epoch":1,"wall_time":2.5,"phase":"eval","loss":"nan"})"));
+  for (const char* line :
+       {R"({"global_step":1.5,"epoch":0.5,"wall_time":2,"phase":"train"})",
+        R"({"global_step":1,"epoch":"0.5","wall_time":2,"phase":"train"})",
+        R"({"global_step":1,"epoch":0.5,"wall_time":"2","phase":"train"})",
+        R"({"global_step":1,"epoch":0.5,"wall_time":2,"phase":3})", R"({"epoch":0.5,"wall_time":2,"phase":"train"})",
+        R"({"global_step":1,"wall_time":2,"phase":"train"})", R"({"global_step":1,"epoch":0.5,"phase":"train"})",
+        R"({"global_step":1,"epoch":0.5,"wall_time":2})", R"([1, 0.5, 2, "train"])"}) {
+    EXPECT_TRUE(refuses(line)) << line;
   }
 }
 
@@ -351,6 +372,25 @@ TEST(TensorBoardMonitor, WritesUpstreamsTags) {
                                                                           {4, "total_loss", 2.25F},
                                                                           {8, "eval/Accuracy@1", 0.75F},
                                                                           {8, "eval/Accuracy@5", 1.0F}}));
+}
+
+// A line break would be the begin of another row, in a cell as in the header.
+TEST(CsvMonitor, RefusesLineBreaks) {
+  const core::TempDir directory;
+  const std::string path = directory.file("metrics.csv");
+  CsvMonitor monitor(path);
+  monitor.write(train_values(4, 2.25));
+  const std::string before = core::local_file_system().read_file(path);
+  for (const std::string bad : {"two\nlines", "two\rlines"}) {
+    Scalars of_phase = train_values(8, 1), of_name = train_values(8, 1);
+    of_phase.phase = bad;
+    of_name.values = {{bad, 1}};
+    for (const Scalars* scalars : {&of_phase, &of_name}) {
+      EXPECT_EQ(core::message_of([&] { monitor.write(*scalars); }),
+                "a metric's name or phase has a line break: " + bad);
+    }
+  }
+  EXPECT_EQ(core::local_file_system().read_file(path), before);
 }
 
 // The row that follows has no cell for a column that the header lacks.

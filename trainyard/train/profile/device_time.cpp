@@ -4,6 +4,8 @@
 #include <map>
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
+
 namespace trainyard::train {
 namespace {
 
@@ -122,8 +124,7 @@ DeviceTimes device_times(const StepRecord& step) {
   }
   for (const PartRecord& part : step.trainer.parts) {
     if (part.part != StepPart::kStep) continue;
-    times.idle +=
-        std::chrono::duration<double>(part.end - part.begin).count() - busy_seconds(all, part.begin, part.end);
+    times.idle += core::seconds_between(part.begin, part.end) - busy_seconds(all, part.begin, part.end);
   }
   return times;
 }

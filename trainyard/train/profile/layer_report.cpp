@@ -5,6 +5,7 @@
 #include <map>
 #include <numeric>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/train/profile/device_time.h"
 
@@ -12,10 +13,6 @@ namespace trainyard::train {
 namespace {
 
 using Phase = nn::NodeRun::Phase;
-
-double seconds_between(RecordClock::time_point begin, RecordClock::time_point end) {
-  return std::chrono::duration<double>(end - begin).count();
-}
 
 template <typename T>
 T median(std::vector<T> values) {
@@ -82,7 +79,7 @@ LayerTime over_steps(const std::vector<Sum>& steps, const std::vector<int>& node
 double part_seconds(const ThreadRecord& thread, StepPart part) {
   double sum = 0;
   for (const PartRecord& record : thread.parts) {
-    if (record.part == part) sum += seconds_between(record.begin, record.end);
+    if (record.part == part) sum += core::seconds_between(record.begin, record.end);
   }
   return sum;
 }
@@ -94,7 +91,7 @@ class StepTimer {
     if (step.device) device_ = device_times(step);
   }
   double seconds(const NodeRecord& run) const {
-    if (!device_) return seconds_between(run.begin, run.end);
+    if (!device_) return core::seconds_between(run.begin, run.end);
     const auto node = device_->nodes.find(&run);
     return node == device_->nodes.end() ? 0 : node->second.seconds;
   }
@@ -127,7 +124,8 @@ std::vector<KernelRow> kernel_rows(std::span<const StepRecord> steps) {
       KernelRow& row = by_name[work.activity->name];
       row.name = work.activity->name;
       ++row.calls;
-      row.seconds += seconds_between(work.activity->begin, work.activity->end) / static_cast<double>(steps.size());
+      row.seconds +=
+          core::seconds_between(work.activity->begin, work.activity->end) / static_cast<double>(steps.size());
     }
   }
   std::vector<KernelRow> rows;
@@ -143,7 +141,7 @@ std::vector<std::pair<std::string, double>> outside_of(std::span<const StepRecor
     const ThreadRecord& replica = step.replicas.front();
     double nodes = 0;
     for (const NodeRecord& run : replica.nodes) {
-      if (!run.nodes.empty()) nodes += seconds_between(run.begin, run.end);
+      if (!run.nodes.empty()) nodes += core::seconds_between(run.begin, run.end);
     }
     const double passes = part_seconds(replica, StepPart::kForward) + part_seconds(replica, StepPart::kBackward);
     input.push_back(part_seconds(step.trainer, StepPart::kInput));

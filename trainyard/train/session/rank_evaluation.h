@@ -13,7 +13,9 @@ namespace trainyard::train {
 
 // In all, null `ranks` means that this process is alone.
 
-// Collective: reports that this process evaluates, and copies rank 0's batch norm statistics to all ranks.
+// Collective: reports that this process evaluates, and copies rank 0's batch norm statistics to all ranks. With
+// `global_step` below 0 it is a first evaluation, which opens its data and makes its kernels as a first step does: the
+// start's deadline counts (ProcessGroup::progress()).
 void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, nn::ParameterSet& parameters);
 
 // Collective: returns the evaluation over the samples of all ranks. `own` evaluates this rank's part, which may be

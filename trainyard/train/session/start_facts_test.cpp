@@ -113,6 +113,27 @@ TEST(StartFacts, ATrainingIsItsNumbers) {
   }
 }
 
+// The rates of eight steps, the last one among them, and all else once.
+TEST(StartFacts, ATrainingTellsTheRatesOfEightSteps) {
+  StartFacts facts;
+  add_trainer_facts(TowerTrainer(tiny_options(), tiny_source(8, 2)), 100, facts);
+  std::vector<std::string> steps;
+  const std::string rate = "learning_rate of step ";
+  for (const parallel::StartFact& fact : facts) {
+    if (fact.item.starts_with(rate)) steps.push_back(fact.item.substr(rate.size()));
+  }
+  EXPECT_EQ(steps, (std::vector<std::string>{"11", "24", "36", "49", "61", "74", "86", "99"}));
+  for (const parallel::StartFact& usual :
+       StartFacts{{"devices of a process", "1"},
+                  {"batches of a replica and step (micro_steps)", "1"},
+                  {"the floats of activations", "Float"},
+                  {"what is done with numbers that are not finite (0 stop, 1 skip, 2 ignore)", "0"},
+                  {"the radius of sharpness-aware minimization", "0"},
+                  {"the loss scale", "none"}}) {
+    EXPECT_THAT(facts, Contains(usual)) << usual.item;
+  }
+}
+
 // Ranks with other numbers of replicas would take some batches twice and others never.
 TEST(StartFacts, ATrainingTellsItsReplicas) {
   for (const int replicas : {2, 3}) {

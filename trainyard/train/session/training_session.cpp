@@ -5,9 +5,11 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/parallel/process_group/rank_agreement.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/agreement_callback.h"
+#include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/loop/rank_times.h"
 #include "trainyard/train/session/gather_state_callback.h"
 #include "trainyard/train/session/rank_evaluation.h"
@@ -167,14 +169,23 @@ void TrainingSession::run(const std::function<void()>& work) {
   }
 }
 
+namespace {
+
+// Returns the step that an evaluation tells the other ranks: none for the first one, which `evaluated` then says.
+int64_t step_of_evaluation(bool& evaluated, int64_t global_step) {
+  return std::exchange(evaluated, true) ? global_step : -1;
+}
+
+}  // namespace
+
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own) {
-  begin_rank_evaluation(ranks(), trainer_.global_step(), parameters);
+  begin_rank_evaluation(ranks(), step_of_evaluation(evaluated_, trainer_.global_step()), parameters);
   return evaluate_over_ranks(ranks(), own);
 }
 
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, Evaluator& evaluator, data::BatchSource& source,
                                      bool shared) {
-  begin_rank_evaluation(ranks(), trainer_.global_step(), parameters);
+  begin_rank_evaluation(ranks(), step_of_evaluation(evaluated_, trainer_.global_step()), parameters);
   shared = shared && shares_batches(ranks(), source);
   const auto own = [&] {
     if (shared) return evaluate_own_batches(*ranks(), evaluator, source);
@@ -211,8 +222,14 @@ std::optional<CheckpointInfo> TrainingSession::save_alone_in(const std::string& 
   CheckpointStore store(directory, /*max_to_keep=*/0);
   std::optional<CheckpointInfo> saved = save_into(store);
   if (!saved) return saved;
+  core::FileSystem& files = store.files();
   for (const CheckpointInfo& other : store.list()) {
-    if (other.path != saved->path) store.files().remove_tree(other.path);
+    if (other.path == saved->path) continue;
+    // Renamed first: what a stop leaves half removed must not look like a damaged checkpoint. The next save removes it.
+    const std::string plain = core::join_path(directory, checkpoint_name(other.global_step));
+    const std::string leftover = checkpoint_path_for(CheckpointPurpose::kTemporary, plain);
+    files.rename(other.path, leftover);
+    files.remove_tree(leftover);
   }
   return saved;
 }

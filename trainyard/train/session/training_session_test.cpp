@@ -1,20 +1,29 @@
 #include "trainyard/train/session/training_session.h"
 
+#include <array>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/process_group/process_group.h"
+#include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/session/rank_evaluation.h"
@@ -94,6 +103,25 @@ TEST(TrainingSession, WithoutADirectorySavesNothing) {
   EXPECT_FALSE(session.saves());
   EXPECT_FALSE(session.save());
   EXPECT_EQ(session.summary().checkpoint, "");
+}
+
+TEST(TrainingSession, ItsSummaryTellsWhatEndedItAndWhere) {
+  Steps trainer;
+  TrainingSession session(trainer, {});
+  session.print(std::make_shared<Counter>(4));
+  session.open();
+  session.prepare({});
+  session.train({.steps_per_epoch = 9});
+  const RunSummary stopped = session.summary();
+  EXPECT_EQ(stopped.global_step, 5);
+  EXPECT_EQ(stopped.stopped_by, "enough");
+  EXPECT_TRUE(stopped.rank_seconds.empty());
+  EXPECT_FALSE(stopped.best.has_value());
+  EXPECT_EQ(stopped.checkpoint, "");
+  session.train({.steps_per_epoch = 9, .starting_step = 5});
+  const RunSummary complete = session.summary();
+  EXPECT_EQ(complete.global_step, 9);
+  EXPECT_EQ(complete.stopped_by, "");
 }
 
 // Before the steps are prepared nothing is written in the background.
@@ -405,6 +433,62 @@ TEST(ResumeRun, ACheckRefusesWhatTheCheckpointSays) {
     throw core::Error(core::ErrorCode::kUnsupported, facts.identity.model + " by " + facts.optimizer);
   };
   EXPECT_THAT(core::thrown_by([&] { resume_run(state, options); }).what(), HasSubstr("one by tf_nesterov"));
+}
+
+// A removal takes its time. A stop within it leaves a name that no reading takes for a damaged checkpoint: one of an
+// earlier run that had come further would be the newest.
+TEST(TrainingSession, TakesTheNameFromACheckpointBeforeItRemovesIt) {
+  const core::TempDir directory;
+  const std::string epoch = directory.file("run/0");
+  Steps trainer;
+  CheckpointStore(epoch).save(9, {}, trainer);
+  TrainingSession session(trainer, {.directory = directory.file("run")});
+  session.prepare({});
+  session.train({.steps_per_epoch = 2});
+  const int watch = ::inotify_init1(IN_NONBLOCK | IN_CLOEXEC);
+  ASSERT_GE(watch, 0);
+  EXPECT_GE(::inotify_add_watch(watch, epoch.c_str(), IN_MOVED_FROM), 0);
+  session.save_alone_in(epoch);
+  alignas(inotify_event) std::array<char, 8192> events{};
+  const ssize_t count = ::read(watch, events.data(), events.size());
+  ::close(watch);
+  std::vector<std::string> renamed;
+  for (ssize_t at = 0; at < count;) {
+    const auto* const event = reinterpret_cast<const inotify_event*>(events.data() + at);
+    renamed.emplace_back(event->name);
+    at += static_cast<ssize_t>(sizeof(inotify_event) + event->len);
+  }
+  EXPECT_THAT(renamed, ::testing::Contains("model.ckpt-9"));
+  EXPECT_THAT(core::local_file_system().list(epoch), ElementsAre("model.ckpt-2"));
+}
+
+// The data of a first evaluation are opened in it, and what a first step has the start's deadline for is made.
+TEST(TrainingSession, AFirstEvaluationHasTheTimeOfAFirstStep) {
+  const uint16_t port = parallel::free_port();
+  std::vector<core::Thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back(core::ThreadOptions{}, [rank, port] {
+      const auto group = std::make_shared<parallel::ProcessGroup>(
+          parallel::ProcessRank{.rank = rank, .size = 2, .master_port = port},
+          parallel::ProcessGroupOptions{
+              .deadlines = {.start = std::chrono::seconds(60), .step = std::chrono::milliseconds(300)}});
+      Steps trainer;
+      TrainingSession session(trainer, {.ranks = group});
+      session.open();
+      session.prepare({});
+      session.train({.steps_per_epoch = 2});
+      nn::ParameterSet parameters;
+      EXPECT_NO_THROW({
+        const Evaluation all = session.evaluate(parameters, [rank] {
+          if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+          return Evaluation{.samples = 1};
+        });
+        EXPECT_EQ(all.samples, 2) << rank;
+      });
+      group->leave();
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
 }
 
 }  // namespace

@@ -10,6 +10,7 @@
 
 #include <ATen/ops/clone.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
 #include "trainyard/core/threads/thread.h"
@@ -142,7 +143,7 @@ void ForwardTrainer::run_step(StepView& view) {
     const RecordedPart forward(replica, StepPart::kForward);
     const auto begin_batch = Clock::now();
     const at::Tensor output = run_forward(batch, *executors_[device]);
-    batch_seconds_[i] = std::chrono::duration<double>(Clock::now() - begin_batch).count();
+    batch_seconds_[i] = core::seconds_since(begin_batch);
     if (!options_.keep_outputs) return;
     // The next batch is computed in the same memory.
     view.replicas[i] = {.batch = batch, .outputs = {{"logits", output.clone()}}};
@@ -157,8 +158,8 @@ void ForwardTrainer::run_step(StepView& view) {
     });
   }
   const auto end = Clock::now();
-  view.times.total = std::chrono::duration<double>(end - begin).count();
-  view.times.input = std::chrono::duration<double>(read - begin).count();
+  view.times.total = core::seconds_between(begin, end);
+  view.times.input = core::seconds_between(begin, read);
   view.times.compute = view.times.total - view.times.input;
 }
 

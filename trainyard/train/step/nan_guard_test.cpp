@@ -1,5 +1,6 @@
 #include "trainyard/train/step/nan_guard.h"
 
+#include <cmath>
 #include <cstdint>
 #include <limits>
 #include <optional>
@@ -98,6 +99,78 @@ TEST(NanGuard, WhereNumbersAreIgnoredNoStatisticsAreKept) {
   parameters.set.buffer(parameters.mean).fill_(8);
   guard.restore_statistics(0, parameters.set);
   EXPECT_TRUE(parameters.set.buffer(parameters.mean).equal(at::full({4}, 8.0)));
+}
+
+// The other replicas learn of the loss of one by the first of its gradients, and the update by its state.
+TEST(NanGuard, ALossThatIsNotFiniteMarksTheFirstGradientAndTheUpdate) {
+  for (const OnNan on_nan : {OnNan::kStop, OnNan::kSkip, OnNan::kIgnore}) {
+    for (const bool exchange : {true, false}) {
+      Parameters parameters;
+      NanGuard guard({.on_nan = on_nan, .replicas = 2, .exchange = exchange});
+      optim::StepState state;
+      state.write({.learning_rate = 0.1});
+      guard.begin_step(1, parameters.set);
+      guard.look_at_loss(1, at::full({}, 2.5), parameters.set);
+      EXPECT_EQ(guard.loss(1), 2.5);
+      EXPECT_TRUE(parameters.set.gradients().eq(0).all().item<bool>());
+      guard.look_at_gradients(1, parameters.set, state);
+      EXPECT_EQ(state.tensor()[optim::StepState::kFoundInf].item<double>(), 0);
+      EXPECT_FALSE(guard.found());
+
+      const bool marks = exchange && on_nan != OnNan::kIgnore;
+      EXPECT_EQ(guard.marks_gradients(at::full({}, kNan)), marks);
+      EXPECT_FALSE(guard.marks_gradients(at::full({}, 2.5)));
+      guard.look_at_loss(1, at::full({}, kNan), parameters.set);
+      const at::Tensor gradients = parameters.set.gradients();
+      EXPECT_EQ(std::isnan(gradients[0].item<double>()), marks);
+      EXPECT_TRUE(gradients.narrow(0, 1, gradients.numel() - 1).eq(0).all().item<bool>());
+      EXPECT_EQ(guard.first_gradient(parameters.set), std::nullopt) << "the mark is none";
+      guard.look_at_gradients(1, parameters.set, state);
+      EXPECT_TRUE(guard.found(1) && !guard.found(0));
+      EXPECT_EQ(state.tensor()[optim::StepState::kFoundInf].item<double>(), on_nan == OnNan::kIgnore ? 0 : 1);
+    }
+  }
+}
+
+// An automatic loss scale skips steps with infinite gradients by its own rule; what an update knows is not looked for.
+TEST(NanGuard, LooksAtGradientsOnlyWhereNoneElseDoes) {
+  const auto found = [](bool scaler_owns_gradients, std::optional<bool> finite) {
+    Parameters parameters;
+    parameters.set.gradients()[1] = kInfinity;
+    NanGuard guard({.scaler_owns_gradients = scaler_owns_gradients});
+    optim::StepState state;
+    state.write({.learning_rate = 0.1});
+    guard.begin_step(0, parameters.set);
+    guard.look_at_gradients(0, parameters.set, state, finite);
+    EXPECT_EQ(state.read().found_inf, guard.found());
+    return guard.found();
+  };
+  EXPECT_TRUE(found(false, std::nullopt));
+  EXPECT_TRUE(found(false, false));
+  EXPECT_FALSE(found(false, true));
+  EXPECT_FALSE(found(true, std::nullopt));
+  EXPECT_FALSE(found(true, false));
+}
+
+TEST(NanGuard, WithoutParametersThereIsNoGradientToMark) {
+  nn::ParameterSet none;
+  NanGuard guard(NanGuard::Options{});
+  guard.look_at_loss(0, at::full({}, kNan), none);
+  EXPECT_TRUE(guard.loss_found(0));
+}
+
+TEST(NanGuard, AfterTheOnlyWarningNothingIsLookedAt) {
+  Parameters parameters;
+  NanGuard guard({.on_nan = OnNan::kIgnore});
+  optim::StepState state;
+  state.write({.learning_rate = 0.1});
+  EXPECT_TRUE(guard.watching());
+  guard.stop_watching();
+  EXPECT_FALSE(guard.watching());
+  guard.look_at_loss(0, at::full({}, kNan), parameters.set);
+  guard.look_at_gradients(0, parameters.set, state, /*finite=*/false);
+  EXPECT_FALSE(guard.found());
+  EXPECT_EQ(guard.loss(0), 0);
 }
 
 TEST(NanGuard, AStepBeginsWithoutWhatTheLastOneFound) {

@@ -159,9 +159,9 @@ void ReplicaPass::apply_update(int r, SharpnessAwarePass* second_pass) {
   nn::ParameterSet& parameters = update.parameters(r);
   if (replica.loss_scaler) {
     if (const std::optional<bool> finite = update.gradients_finite(r)) {
-      replica.loss_scaler->end_step(*finite, replica.state);
+      replica.loss_scaler->end_step(*finite, replica.state, is_last_turn());
     } else {
-      replica.loss_scaler->end_step(parameters.gradients(), replica.state);
+      replica.loss_scaler->end_step(parameters.gradients(), replica.state, is_last_turn());
     }
     replica.view.inverse_loss_scale = replica.state.tensor()[optim::StepState::kInverseLossScale];
   }
@@ -201,13 +201,18 @@ void ReplicaPass::skip_with_others(Replica& replica) {
   replica.state.tensor().data_ptr<double>()[optim::StepState::kFoundInf] = 1.0;
 }
 
+bool ReplicaPass::is_last_turn() const {
+  for (size_t later = cost_ + 1; later < costs_.size(); ++later) {
+    if (takes_turn(later)) return false;
+  }
+  return true;
+}
+
 void ReplicaPass::update_weight_average() {
   if (average_ == nullptr) return;
   // On accelerators no step is skipped that could be averaged (TowerTrainerOptions::validate).
   if (replicas_.on_cpu()) update_skipped_ |= replicas_[0].state.read().found_inf;
-  for (size_t later = cost_ + 1; later < costs_.size(); ++later) {
-    if (takes_turn(later)) return;
-  }
+  if (!is_last_turn()) return;
   const StepTimer::Clock::time_point begin = StepTimer::Clock::now();
   {
     const at::NoGradGuard without_gradients;

@@ -55,6 +55,8 @@ class ReplicaPass {
  private:
   // Returns the current cost's loss, averaged over micro-steps.
   at::Tensor loss_of_cost(int r) const;
+  // Returns whether no other cost has a turn after the current one in this step.
+  [[nodiscard]] bool is_last_turn() const;
   // Makes the average that the options or the optimizer ask for; null: none. Throws kInvalidArgument where both do.
   [[nodiscard]] std::unique_ptr<optim::WeightAverage> make_average();
   // Returns true when only the backward changes the gradients of this step before their reduction. Call it after the

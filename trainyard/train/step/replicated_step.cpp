@@ -2,6 +2,7 @@
 
 #include <utility>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/parallel/process_group/process_group.h"
 
@@ -46,7 +47,7 @@ void ReplicatedStep::end() {
 bool ReplicatedStep::take_batches(int64_t step) {
   const StepTimer::Clock::time_point begin = StepTimer::Clock::now();
   if (!input_.take_ahead(step)) return false;
-  timer_.add_input_ahead(StepTimer::since(begin));
+  timer_.add_input_ahead(core::seconds_since(begin));
   return true;
 }
 
@@ -59,7 +60,7 @@ std::vector<data::Batch> ReplicatedStep::next_batches() {
     batches = input_.next();
   }
   // A wait that the device was busy through held nothing back.
-  if (input_holds_back()) timer_.add_input(StepTimer::since(asked));
+  if (input_holds_back()) timer_.add_input(core::seconds_since(asked));
   return batches;
 }
 

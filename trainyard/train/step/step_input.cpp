@@ -1,6 +1,7 @@
 #include "trainyard/train/step/step_input.h"
 
 #include <algorithm>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -8,6 +9,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/memory_state.h"
+#include "trainyard/data/sources/combined_source.h"
+#include "trainyard/data/sources/described_source.h"
 
 namespace trainyard::train {
 
@@ -28,12 +32,15 @@ bool StepInput::take_ahead(int64_t step) {
   const size_t wanted = trains ? static_cast<size_t>(options_.micro_steps) : 0;
   ahead_.clear();
   const data::Position before = source_.position();
+  // A position is not the place of each of several sources.
+  std::optional<core::MemoryState> saved;
+  if (wanted > 1 && data::find_source<data::CombinedSource>(source_) != nullptr) source_.save(saved.emplace());
   while (ahead_.size() < wanted) {
     std::vector<data::Batch> batches;
     try {
       batches = source_.next();
     } catch (...) {
-      put_back(before);
+      put_back(before, saved ? &*saved : nullptr);
       throw;
     }
     if (!complete(batches)) {
@@ -46,11 +53,11 @@ bool StepInput::take_ahead(int64_t step) {
 }
 
 // The step does not run, and the state that is saved at the end must not have skipped its batches.
-void StepInput::put_back(data::Position before) {
+void StepInput::put_back(data::Position before, const core::StateReader* saved) {
   if (ahead_.empty()) return;
   ahead_.clear();
   try {
-    source_.seek(before);
+    saved != nullptr ? source_.load(*saved) : source_.seek(before);
   } catch (const core::Error& error) {
     core::log::warning("the input could not go back to the beginning of the step: {}", error.what());
   }

@@ -5,6 +5,7 @@
 #include <deque>
 #include <vector>
 
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/train/step/tower_trainer.h"
 
 namespace trainyard::train {
@@ -23,8 +24,9 @@ class StepInput {
   std::vector<data::Batch> next();
 
  private:
-  // Leaves out the batches that were taken ahead: the source goes back to `before`.
-  void put_back(data::Position before);
+  // Leaves out the batches that were taken ahead: the source goes back to `before`, or to the state `saved` if that is
+  // not null.
+  void put_back(data::Position before, const core::StateReader* saved);
   // Returns whether there is a batch to train on for each replica.
   [[nodiscard]] bool complete(const std::vector<data::Batch>& batches) const;
 

@@ -15,7 +15,7 @@ void StepTimer::begin(const CommunicationSeconds& communication, bool idle) {
 StepTimes StepTimer::end(const CommunicationSeconds& communication, int replicas, bool on_accelerator) const {
   const Clock::time_point now = Clock::now();
   StepTimes times;
-  times.total = counted_ahead_ + std::chrono::duration<double>(now - begin_).count();
+  times.total = counted_ahead_ + core::seconds_between(begin_, now);
   times.input = input_;
   times.on_accelerator = on_accelerator;
   if (on_accelerator) {
@@ -27,7 +27,7 @@ StepTimes StepTimer::end(const CommunicationSeconds& communication, int replicas
   times.waiting = communication.waiting - communication_before_.waiting;
   if (replicas > 1) {
     // Replica 0 has done its part, and the trainer waits for the others.
-    const double after = std::chrono::duration<double>(now - replica_0_done_).count();
+    const double after = core::seconds_between(replica_0_done_, now);
     times.communication += after;
     times.waiting += after;
   }

@@ -3,6 +3,7 @@
 
 #include <chrono>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/train/loop/callback.h"
 
 namespace trainyard::train {
@@ -17,9 +18,6 @@ class StepTimer {
  public:
   using Clock = std::chrono::steady_clock;
 
-  // Returns the seconds from `begin` to now.
-  static double since(Clock::time_point begin) { return std::chrono::duration<double>(Clock::now() - begin).count(); }
-
   // On the trainer's thread. Seconds that were spent before the step, on its input, are added to the next begin().
   void add_input_ahead(double seconds) { ahead_ = seconds; }
   // Input that was fetched ahead counts as waiting where the device was idle.
@@ -29,7 +27,7 @@ class StepTimer {
   // On replica 0's thread.
   void end_update(Clock::time_point begin, double communication_seconds = 0) {
     replica_0_done_ = Clock::now();
-    update_ += std::chrono::duration<double>(replica_0_done_ - begin).count() - communication_seconds;
+    update_ += core::seconds_between(begin, replica_0_done_) - communication_seconds;
   }
   // The host's time of a recorded step is no update, and a replay has it within.
   void forget_update() { update_ = 0; }

@@ -162,6 +162,21 @@ TEST(Tower, MayRunAGraphMoreThanOnceInAStep) {
   EXPECT_LT(trained(whole, 5).sub(trained(halves, 5)).abs().max().item<float>(), 1e-6F);
 }
 
+TEST(Tower, EachOfItsGraphsHasAnExecutorOfItsOwn) {
+  std::vector<std::string> names;
+  const TowerFunction tower = [&](TowerContext& context) -> TowerStep {
+    nn::GraphBuilder b({.image = {3, 5, 5}, .name = "second"});
+    const nn::Graph other =
+        b.build(b.linear("head", b.global_average_pool("pool", b.input()), {.out_features = kTinyClasses}));
+    const nn::Executor& first = context.graph(tiny_graph(), {.prefix = "first/"});
+    const nn::Executor& second = context.graph(other, {.prefix = "second/"});
+    names = {first.graph().name, second.graph().name};
+    return own_tower()(context);
+  };
+  const TowerTrainer trainer(tower_options(tower), tiny_source(80, 8));
+  EXPECT_EQ(names, (std::vector<std::string>{"tiny", "second"}));
+}
+
 TEST(Tower, TheMemoryOfAllItsGraphsIsCounted) {
   const auto activations = [](int graphs) {
     const TowerFunction tower = [graphs](TowerContext& context) -> TowerStep {

@@ -88,7 +88,7 @@ void ComplianceRun::write_mean(const data::TransformOptions& images) {
   if (normalization.scale != data::Rgb{1, 1, 1}) return;
   const data::Rgb& shift = normalization.shift;
   log_->write("input_mean_subtraction",
-              fmt::format("[{}, {}, {}]", decimal(-shift[0]), decimal(-shift[1]), decimal(-shift[2])));
+              fmt::format("[{}, {}, {}]", decimal(0 - shift[0]), decimal(0 - shift[1]), decimal(0 - shift[2])));
 }
 
 void ComplianceRun::write_optimizer() {

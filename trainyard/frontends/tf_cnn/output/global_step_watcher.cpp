@@ -1,12 +1,12 @@
 #include "trainyard/frontends/tf_cnn/output/global_step_watcher.h"
 
-#include <chrono>
 #include <ctime>
 #include <utility>
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/train/loop/trainer.h"
 
@@ -17,12 +17,8 @@ std::string ctime_text() {
   return fmt::format("{:%a %b %e %H:%M:%S %Y}", fmt::localtime(std::time(nullptr)));
 }
 
-double steady_seconds() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
-
 GlobalStepWatcherOptions with_clocks(GlobalStepWatcherOptions options) {
-  if (!options.clock) options.clock = steady_seconds;
+  if (!options.clock) options.clock = core::steady_seconds;
   if (!options.time_of_day) options.time_of_day = ctime_text;
   return options;
 }

@@ -1,11 +1,11 @@
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 
-#include <chrono>
 #include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 
 namespace trainyard::frontends {
@@ -35,11 +35,7 @@ bool StepLogOptions::shows(int64_t local_step, int64_t global_step) const {
 StepLog::StepLog(StepLogOptions options) : options_(std::move(options)), local_steps_(options_.warmup_steps) {
   options_.validate();
   if (!options_.loss) options_.loss = train::mean_loss;
-  if (!options_.clock) {
-    options_.clock = [] {
-      return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-    };
-  }
+  if (!options_.clock) options_.clock = core::steady_seconds;
 }
 
 void StepLog::before_train(train::Trainer& trainer) {

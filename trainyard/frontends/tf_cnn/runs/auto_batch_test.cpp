@@ -126,6 +126,8 @@ TEST(AutoBatch, CountsTheBatchesOfAllMicroSteps) {
     options.micro_steps = micro_steps;
     const std::string log = find(options).log;
     std::smatch found;
+    EXPECT_THAT(log, HasSubstr(" MiB of 2000 MiB of --batch_size_memory_mib; "
+                               "more would be too few steps of 16 images ("));
     // 16 images are steps of one image, whatever there is memory for.
     if (!std::regex_search(log, found, std::regex("batch_size=auto: 1 images a device need ([0-9]+) MiB"))) {
       ADD_FAILURE() << log;

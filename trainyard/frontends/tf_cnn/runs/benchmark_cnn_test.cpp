@@ -277,6 +277,17 @@ TEST(ReadOptions, TouchesNothing) {
   EXPECT_TRUE(core::local_file_system().list(directory.path()).empty());
 }
 
+TEST(ReadOptions, KeepsWarningsThatTheRunLogs) {
+  EXPECT_TRUE(from_flags({}).warnings.empty());
+  const TfCnnOptions warned = from_flags({"--num_learning_rate_warmup_epochs=1"});
+  ASSERT_EQ(warned.warnings.size(), 1U);
+  TfCnnOptions options = two_steps("");
+  options.warnings = warned.warnings;
+  testing::internal::CaptureStderr();
+  printed(options);
+  EXPECT_THAT(testing::internal::GetCapturedStderr(), ::testing::HasSubstr(warned.warnings[0]));
+}
+
 // Flags are read by the files that are named for it; what lies behind them takes options.
 TEST(ReadOptions, IsTheOnlyPlaceThatReadsFlags) {
   const std::set<std::string> readers = {"paddle/flags",         "tf_cnn/fine_tuning_flags", "tf_cnn/flag_validation",

@@ -11,9 +11,11 @@
 
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/frontends/tf_cnn/cluster_run.h"
+#include "trainyard/parallel/servers/server_options.h"
 #include "trainyard/parallel/testing/free_port.h"
 
 namespace trainyard::frontends::controller_test {
@@ -113,6 +115,26 @@ TEST(Controller, AndOtherWorkersNameTheWorkerThatHasFailed) {
   for (const std::string& error : {result.error, heard}) {
     EXPECT_THAT(error, HasSubstr("worker 1: the disk of worker 1 is full: worker 12"));
   }
+}
+
+// No worker comes: the server waits for one until its process is asked to stop.
+TEST(ServerOfParameters, EndsTheTrainingWhenItsProcessIsAskedToStop) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  const std::string host = fmt::format("127.0.0.1:{}", parallel::free_port());
+  TfCnnOptions options;
+  options.device.variable_update = "parameter_server";
+  options.device.cluster.job_name = "ps";
+  options.device.cluster.ps_hosts = {host};
+  options.device.cluster.worker_hosts = {"127.0.0.1:2221"};
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  std::ostringstream out;
+  const core::Error error = core::thrown_by([&] { run_parameter_server(options, out, stop.token()); });
+  core::log::set_origin("");
+  EXPECT_EQ(error.code(), core::ErrorCode::kCancelled);
+  EXPECT_EQ(error.detail().problem, fmt::format("ps 0 ({}) was asked to stop", host));
+  EXPECT_EQ(error.detail().actual, "SIGTERM");
+  EXPECT_EQ(out.str(), "Running parameter server 0\n");
 }
 
 TEST(Controller, RanksHaveTheNamesOfTheirProcessesInErrors) {

@@ -146,12 +146,52 @@ TEST_F(FineTuning, SetsWhatNoFlagSays) {
   EXPECT_EQ(run.input.preprocessor, "torchvision") << "of the weights";
   EXPECT_EQ(run.input.transform.height, 24);
   EXPECT_EQ(run.mode(), RunMode::kTrainingAndEvaluation);
-  const std::string line = fine_tuning_line(run);
-  for (const char* part : {"--optimizer=torch_adamw", "--batch_size=8", "--num_epochs=60", "--early_stop=15",
-                           "--freeze_until=backbone:6", "--label_smoothing=0.1", "--random_crop_area=0.35,1",
-                           "--init_learning_rate=0.0003", "--parameter_groups=head:10"}) {
-    EXPECT_THAT(line, HasSubstr(part));
+  const std::string narrow = core::cpu_has_avx512_bf16() ? " --use_bf16=true" : "";
+  EXPECT_EQ(fine_tuning_line(run),
+            "--optimizer=torch_adamw --weight_decay=0.05 --learning_rate_schedule=cosine --init_learning_rate=0.0003 "
+            "--parameter_groups=head:10" +
+                narrow +
+                " --random_crop_area=0.35,1 --batch_size=8 --num_epochs=60 --num_learning_rate_warmup_epochs=3 "
+                "--label_smoothing=0.1 --freeze_until=backbone:6 --early_stop=15");
+}
+
+// The run's files tell the values that were chosen.
+TEST_F(FineTuning, RecordsWhatItSets) {
+  const PreparedRun run = prepared({});
+  const auto recorded = [&run](const std::string& flag) {
+    for (const auto& [name, value] : run.options.flags.all) {
+      if (name == flag) return value;
+    }
+    return core::FlagValue();
+  };
+  EXPECT_EQ(recorded("optimizer"), core::FlagValue(std::string("torch_adamw")));
+  EXPECT_EQ(recorded("batch_size"), core::FlagValue(int64_t{8}));
+  EXPECT_EQ(recorded("num_epochs"), core::FlagValue(60.0));
+  EXPECT_EQ(recorded("num_learning_rate_warmup_epochs"), core::FlagValue(3.0));
+  EXPECT_EQ(recorded("label_smoothing"), core::FlagValue(0.1));
+  EXPECT_EQ(recorded("early_stop"), core::FlagValue(int64_t{15}));
+  EXPECT_EQ(recorded("freeze_until"), core::FlagValue(std::vector<std::string>{"backbone:6"}));
+  EXPECT_EQ(recorded("random_crop_area"), core::FlagValue(std::string("0.35,1")));
+  EXPECT_EQ(recorded("use_bf16"), core::FlagValue(core::cpu_has_avx512_bf16()));
+}
+
+// A flag that is given is no choice, and the header's line does not show it.
+TEST_F(FineTuning, ShowsNoFlagThatIsGiven) {
+  const std::string whole = fine_tuning_line(prepared({}));
+  for (const char* given :
+       {"--weight_decay=0.5", "--learning_rate_schedule=constant", "--init_learning_rate=0.001",
+        "--parameter_groups=", "--num_epochs=7", "--early_stop=2", "--label_smoothing=0.5", "--freeze_until=conv*:2",
+        "--nouse_bf16", "--random_crop_area=0.5,1", "--num_learning_rate_warmup_epochs=2"}) {
+    const std::string flag = given == std::string("--nouse_bf16") ? "--use_bf16=" : std::string(given);
+    const std::string name = flag.substr(0, flag.find('=') + 1);
+    EXPECT_THAT(fine_tuning_line(prepared({given})), Not(HasSubstr(name))) << given;
+    if (flag == given) {
+      EXPECT_THAT(whole, HasSubstr(name)) << given;
+    }
   }
+  const std::string sgd = fine_tuning_line(prepared({"--optimizer=momentum", "--init_learning_rate=0.01"}));
+  EXPECT_THAT(sgd, Not(HasSubstr("--optimizer=")));
+  EXPECT_THAT(sgd, HasSubstr("--weight_decay=0.05 "));
 }
 
 TEST_F(FineTuning, EachFlagCountsInstead) {
@@ -161,6 +201,9 @@ TEST_F(FineTuning, EachFlagCountsInstead) {
   const PreparedRun batches = prepared({"--num_batches=8"});
   EXPECT_EQ(batches.plan.num_batches, 8);
   EXPECT_DOUBLE_EQ(*batches.options.freeze.epochs.at(0).end, 0.2) << "a tenth of two epochs";
+  EXPECT_EQ(batches.options.early_stop, 5) << "at least five evaluations";
+  EXPECT_EQ(prepared({"--num_epochs=201"}).options.early_stop, 51) << "a quarter of the epochs that were asked for";
+  EXPECT_EQ(prepared({"--num_batches=480"}).options.early_stop, 30) << "a quarter of 120 epochs";
   EXPECT_EQ(prepared({"--early_stop=2"}).options.early_stop, 2);
   const TfCnnOptions sgd = prepared({"--optimizer=momentum", "--init_learning_rate=0.01"}).options;
   EXPECT_EQ(sgd.update.optimizer, "tf_nesterov");

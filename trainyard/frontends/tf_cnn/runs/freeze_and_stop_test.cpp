@@ -219,6 +219,10 @@ TEST_F(TrainFlags, APatternThatNothingMatchesCostsNoEarlierRun) {
   for (const char* flag : {"--freeze=cnov2.*", "--freeze_after=cnov2.*:900"}) {
     EXPECT_THAT(refused({flag}, core::ErrorCode::kNotFound), HasSubstr("did you mean 'conv2.*'?"));
   }
+  for (const char* flag : {"--freeze=*", "--freeze_until=*:900", "--freeze_after=*:0"}) {
+    EXPECT_THAT(refused({flag}, core::ErrorCode::kInvalidArgument),
+                HasSubstr("there is nothing to train: all parameters are frozen"));
+  }
   EXPECT_THAT(refused({"--asp", "--asp_exclude=cnov2"}, core::ErrorCode::kInvalidArgument), HasSubstr("'cnov2'"));
   const std::vector<std::string> goal{"--eval_during_training_every_n_steps=1", "--stop_at_top_1_accuracy=75"};
   EXPECT_THAT(refused(goal, core::ErrorCode::kInvalidArgument),

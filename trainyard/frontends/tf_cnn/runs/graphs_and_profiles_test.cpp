@@ -20,7 +20,7 @@
 namespace trainyard::frontends::graphs_and_profiles_test {
 namespace {
 
-using ::testing::HasSubstr;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 
 class GraphsAndProfiles : public ::testing::Test {
  protected:
@@ -97,6 +97,24 @@ TEST_F(GraphsAndProfiles, CountTheImagesOfAllMicroSteps) {
   EXPECT_EQ(nlohmann::json::parse(read("profile.json"))["batch_size"], 2 * 2);
 }
 
+// Times of inference are none of a training, which `trainyard simulate` needs.
+TEST_F(GraphsAndProfiles, SayWhatTheStepsWere) {
+  TfCnnOptions asked = options();
+  asked.display.tfprof_file = temp_.file("profile.json");
+  const auto conditions = [&] {
+    run(asked);
+    return nlohmann::json::parse(read("profile.json"))["conditions"].get<std::vector<std::string>>();
+  };
+  EXPECT_THAT(conditions(), IsEmpty());
+  asked.freeze_when_forward_only = true;
+  EXPECT_THAT(conditions(), IsEmpty()) << "of a training";
+  asked.mode = RunMode::kForwardOnly;
+  EXPECT_THAT(conditions(), ElementsAre("forward only, frozen"));
+  asked.freeze_when_forward_only = false;
+  asked.image_size = {20, 24};
+  EXPECT_THAT(conditions(), ElementsAre("images of 20x24", "forward only"));
+}
+
 // Values between layers have two bytes, as `trainyard bench layers` counts them, and parameters four.
 TEST_F(GraphsAndProfiles, CountTheBytesOfBfloat16) {
   if (!core::cpu_has_avx512_bf16()) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
@@ -107,6 +125,7 @@ TEST_F(GraphsAndProfiles, CountTheBytesOfBfloat16) {
   const nn::Graph graph = prepare(asked).graph;
   const nn::NodeCosts costs(graph, {.batch = 2, .activation_bytes = 2});
   const nlohmann::json profile = nlohmann::json::parse(read("profile.json"));
+  EXPECT_EQ(profile["conditions"], nlohmann::json::array({"bfloat16"}));
   int compared = 0;
   for (const auto& layer : profile["layers"]) {
     std::vector<int> nodes;

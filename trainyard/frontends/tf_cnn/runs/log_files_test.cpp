@@ -157,6 +157,31 @@ TEST_F(LogFiles, OfForwardPasses) {
   EXPECT_THAT(out.str(), ::testing::HasSubstr("Data format: NCHW\nRewriterConfig: sum_activation: OFF\nOptimizer:"));
 }
 
+// What the log shows of the batches of a device, at the global step, which counts the warm-up.
+TEST_F(LogFiles, OfForwardPassesHaveTheLatencyOfTheirBatches) {
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options({"--forward_only", "--benchmark_log_dir=" + temp_.file("log")})).run(out);
+  const std::string printed = testing::internal::GetCapturedStderr();
+  const std::regex line(
+      "latency of a batch of 2: p50 ([0-9.]+) ms, p90 ([0-9.]+) ms, p99 ([0-9.]+) ms, max ([0-9.]+) ms");
+  std::smatch found;
+  ASSERT_TRUE(std::regex_search(printed, found, line)) << printed;
+  std::vector<std::string> names;
+  std::istringstream lines(core::local_file_system().read_file(temp_.file("log/metric.log")));
+  for (std::string text; std::getline(lines, text);) {
+    const Json metric = Json::parse(text);
+    const auto name = metric.at("name").get<std::string>();
+    if (!name.starts_with("latency_")) continue;
+    names.push_back(name);
+    ASSERT_LT(names.size(), found.size());
+    EXPECT_NEAR(metric.at("value").get<double>(), std::stod(found[names.size()].str()), 0.0051) << name;
+    EXPECT_EQ(metric.at("unit"), "ms") << name;
+    EXPECT_EQ(metric.at("global_step"), 6) << name;
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"latency_p50", "latency_p90", "latency_p99", "latency_max"}));
+}
+
 // An evaluation with a batch size and a length of its own: what a training of the validation images would be, as the
 // header of tf_cnn_benchmarks says, and in `trainyard eval` what it is.
 TEST_F(LogFiles, RunFactsAgreeWithTheHeader) {

@@ -14,10 +14,12 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
+#include "trainyard/frontends/tf_cnn/compliance_facts.h"
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_log.h"
 #include "trainyard/frontends/tf_cnn/mlperf/compliance_run.h"
 #include "trainyard/frontends/tf_cnn/mlperf/model_lines.h"
 #include "trainyard/frontends/tf_cnn/options.h"
+#include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/models/registry/model_registry.h"
 
 namespace trainyard::frontends::mlperf_test {
@@ -205,6 +207,15 @@ TEST(ComplianceRun, TellsHowImagesComeAndWhatUpdates) {
                           "model_hp_initial_shape: [3, 4, 4]", "model_hp_dense: 2", "model_hp_final_shape: [2]"));
 }
 
+TEST(ComplianceRun, AMeanOfZeroHasNoSign) {
+  ComplianceFacts facts = facts_of_ten_images();
+  facts.images = data::TransformOptions{};
+  facts.images->normalization = {.scale = {1, 1, 1}, .shift = {0, -1.5F, 0}};
+  Written training;
+  ComplianceRun(training.log(), facts).begin_training();
+  EXPECT_THAT(training.lines, Contains("input_mean_subtraction: [0.0, 1.5, 0.0]"));
+}
+
 TEST(ComplianceRun, TellsOfOtherOptimizersAndForwardPasses) {
   ComplianceFacts facts = facts_of_ten_images();
   facts.own_loss = true;
@@ -372,6 +383,14 @@ TEST(MlPerf, ATrainingWithEvaluationsHasTheOriginalsLines) {
   for (const auto& [tag, count] : counts) EXPECT_EQ(beginning_with(lines, tag).size(), count) << tag;
   EXPECT_EQ(lines.front(), "run_start");
   EXPECT_EQ(lines.back(), "run_final");
+}
+
+TEST(MlPerf, SynchronizedBatchNormsSpanTheImagesOfAllReplicas) {
+  TfCnnOptions params = two_steps();
+  params.device.replicas = 2;
+  EXPECT_EQ(compliance_facts(prepare(params)).device_batch_size, 2);
+  params.device.sync_batch_norm = true;
+  EXPECT_EQ(compliance_facts(prepare(params)).device_batch_size, 4);
 }
 
 TEST(MlPerf, SuccessIsThatTheGoalWasReached) {

@@ -9,11 +9,13 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/arange.h>
 #include <ATen/ops/full.h>
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/stateful.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -77,8 +79,8 @@ struct OfRank {
 
 // Trains on two ranks. `connect` lets the processes of a run exchange gradients.
 std::array<OfRank, 2> train_on_both(const TfCnnOptions& options,
-                                    const std::function<void(PreparedRun& run, int rank)>& connect) {
-  const auto model = std::make_shared<Numbered>();
+                                    const std::function<void(PreparedRun& run, int rank)>& connect,
+                                    const std::shared_ptr<BenchmarkModel>& model = std::make_shared<Numbered>()) {
   std::array<PreparedRun, 2> runs = {prepare(options, {.model = model}), prepare(options, {.model = model})};
   std::array<OfRank, 2> results;
   parallel::on_ranks(2, [&](const Group& group) {
@@ -114,6 +116,37 @@ TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllLosses) {
   EXPECT_EQ(chief.last_average_loss, 7.0) << "of the last step, which is not shown";
 }
 
+// All images are equal, and each has another one of the eight classes: one is right, and five are among the best five.
+class EachClass : public Numbered {
+ public:
+  std::string name() const override { return "each_class"; }
+  core::NamedTensors get_synthetic_inputs(const SyntheticBatch& wanted) const override {
+    return {{"images", at::full({wanted.batch_size, 3, 4, 4}, 0.5)},
+            {"labels", at::arange(wanted.batch_size, at::kLong)}};
+  }
+  nn::Graph build_network(const models::ModelOptions& options) const override {
+    nn::GraphBuilder b({.image = options.image_shape(), .name = name()});
+    return b.build(b.linear("head", b.flatten("flat", b.input()), {.out_features = 8}));
+  }
+};
+
+TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllAccuracies) {
+  TfCnnOptions options = three_steps();
+  options.batch_size = 8;
+  options.num_classes = 8;
+  options.display.print_training_accuracy = true;
+  const auto transports = parallel::make_memory_transports(2);
+  const auto connect = [&](PreparedRun& run, int rank) {
+    run.options.device.variable_update = "distributed_all_reduce";
+    run.device.exchange =
+        parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
+    run.device.choose_communicators();
+  };
+  const std::array<OfRank, 2> results = train_on_both(options, connect, std::make_shared<EachClass>());
+  const std::string numbers = "\timages/sec\t3.500\t0.125\t0.625\n";
+  EXPECT_THAT(results[0].lines, HasSubstr("\n1" + numbers + "2" + numbers));
+}
+
 // A step of both workers is two of the global step there, and one in `trainyard train`.
 TEST(RanksOfRuns, OfParameterServersCountTheStepsOfAllWorkers) {
   if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
@@ -129,6 +162,25 @@ TEST(RanksOfRuns, OfParameterServersCountTheStepsOfAllWorkers) {
     cluster.wait();
     const int64_t steps = train::find_checkpoint(temp.file("run")).global_step;
     EXPECT_EQ(steps, dialect == Dialect::kTfCnnBenchmarks ? 2 * 3 : 3);
+  }
+}
+
+// The time begins when all have warmed up, and ends with the steps of all.
+TEST(RanksOfRuns, OfParameterServersAtTheirOwnPaceWaitForTheWarmupOfAll) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  TfCnnOptions options = three_steps();
+  options.steps.num_warmup_batches = 1;
+  options.device.cluster.cross_replica_sync = false;
+  const parallel::ParameterServer::MakeOptimizers make{make_optimizer(options)};
+  parallel::ServerCluster cluster({.workers = 2, .mode = parallel::ServerMode::kAsynchronous}, make);
+  const std::array<OfRank, 2> results =
+      train_on_both(options, [&](PreparedRun& run, int rank) { run.device.servers = cluster.join(rank); });
+  cluster.wait();
+  for (const OfRank& each : results) {
+    EXPECT_THAT(each.lines, HasSubstr("\nWaiting for other replicas to finish warm up\n"));
+    EXPECT_THAT(each.lines, HasSubstr("\nStarting real work at step "));
+    EXPECT_THAT(each.lines, HasSubstr("\nFinishing real work at step "));
+    EXPECT_EQ(each.statistics.num_workers, 2);
   }
 }
 
@@ -151,6 +203,35 @@ TEST(RanksOfRuns, OfAnEvaluationReadTheSameWeights) {
       const std::string said = core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
       EXPECT_THAT(said,
                   HasSubstr(same ? "no error" : "the values of the evaluated weights: rank 1: expected 1 tensors"));
+    });
+  }
+}
+
+// Two trainings may have saved at the same step.
+TEST(RanksOfRuns, OfAnEvaluationReadTheSameCheckpoint) {
+  struct Weight : core::Stateful {
+    explicit Weight(float given) : value(given) {}
+    void save(core::StateWriter& writer) const override { writer.tensor("model/fc.weight", at::full({7, 3}, value)); }
+    void load(const core::StateReader&) override {}
+    float value;
+  };
+  const core::TempDir temp;
+  for (const int rank : {0, 1}) {
+    train::CheckpointStore(temp.file(std::to_string(rank)))
+        .save(5, {.model = "lenet", .dataset = "imagenet", .num_classes = 7}, Weight(static_cast<float>(rank)));
+  }
+  for (const bool same : {true, false}) {
+    parallel::on_ranks(2, [&](const Group& group) {
+      PreparedRun run;
+      run.options.mode = RunMode::kEvaluation;
+      run.options.weights = temp.file(same ? "0" : std::to_string(group->rank()));
+      run.model = &models::find_model("lenet", "imagenet");
+      run.input.dataset = "imagenet";
+      run.device.processes = group;
+      const std::string said = core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
+      EXPECT_THAT(said, HasSubstr(same ? "no error"
+                                       : "the values of the evaluated weights: rank 1: expected a checkpoint of "
+                                         "step 5, "));
     });
   }
 }

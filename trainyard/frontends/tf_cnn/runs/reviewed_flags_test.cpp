@@ -147,5 +147,43 @@ TEST_F(EvaluationInterval, WaitsForTheFirstCheckpoint) {
   EXPECT_THAT(out, HasSubstr(kResult));
 }
 
+// The training has continued with images of another size meanwhile, for which the data are opened again.
+TEST(EvaluationOfARun, TakesWhatTheNewestCheckpointSays) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  const auto options = [&temp](const Arguments& more) {
+    Arguments arguments = {
+        "--model=resnet20", "--data_name=cifar10",   "--synthetic",         "--device=cpu",
+        "--batch_size=2",   "--num_intra_threads=1", "--existing_run=keep", "--train_dir=" + temp.file("run")};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    return read_options(core::parse_flags(tf_cnn_flags(Dialect::kTrainyard), arguments), Dialect::kTrainyard);
+  };
+  const auto train_on = [&options](const std::string& size, const std::string& steps) {
+    std::ostringstream lines;
+    BenchmarkCnn(options({"--init_learning_rate=0.01", "--image_size=" + size, "--num_batches=" + steps})).run(lines);
+  };
+  train_on("16x24", "1");
+  train_on("40", "2");
+  const std::string newest = temp.file("run/model.ckpt-2"), aside = temp.file("model.ckpt-2");
+  files.rename(newest, aside);
+  core::StopSource stop;
+  int results = 0;
+  WatchedBuffer buffer([&](const std::string& written) {
+    if (written.find("Accuracy @ 1 = ") == std::string::npos) return;
+    if (++results == 1) files.rename(aside, newest);
+    if (results == 2) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
+  });
+  std::ostream out(&buffer);
+  testing::internal::CaptureStderr();
+  const RunStatistics statistics =
+      BenchmarkCnn(options({"--eval", "--num_eval_batches=1", "--eval_exact=false", "--eval_interval_secs=1"}))
+          .run(out, stop.token());
+  const std::string log = testing::internal::GetCapturedStderr();
+  EXPECT_TRUE(statistics.stopped_by_signal);
+  EXPECT_EQ(results, 2);
+  EXPECT_THAT(log, HasSubstr("/run/model.ckpt-1: --image_size=16x24"));
+  EXPECT_THAT(log, HasSubstr("/run/model.ckpt-2: --image_size=40x40"));
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::reviewed_flags_test

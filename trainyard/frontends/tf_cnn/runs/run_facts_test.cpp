@@ -293,6 +293,37 @@ TEST(ComplianceFacts, AreThoseOfTheRun) {
   EXPECT_TRUE(compliance_facts(run).detector);
 }
 
+class OwnModel : public BenchmarkModel {
+ public:
+  std::string name() const override { return "own"; }
+  InputShapes get_input_shapes(data::Subset) const override { return {{"images", {3, 4, 4}}, {"labels", {}}}; }
+  nn::Graph build_network(const models::ModelOptions&) const override { return {}; }
+  train::LossFunction loss_function() const override { return loss; }
+  train::LossFunction loss;
+};
+
+class OwnData : public BenchmarkDataset {
+ public:
+  std::string name() const override { return "own"; }
+  int64_t num_classes() const override { return 2; }
+  int64_t num_examples_per_epoch(data::Subset) const override { return 2; }
+  std::shared_ptr<data::BatchSource> make_source(const WantedBatches&) const override { return nullptr; }
+};
+
+// The caller's own parts make the images and the loss.
+TEST(ComplianceFacts, OfTheCallersOwnParts) {
+  PreparedRun run = run_of(Dialect::kTfCnnBenchmarks, "resnet50_v1.5");
+  const auto model = std::make_shared<OwnModel>();
+  run.own.model = model;
+  run.input.data_dir = "photos";
+  EXPECT_FALSE(compliance_facts(run).own_loss) << "the model has none";
+  EXPECT_TRUE(compliance_facts(run).images.has_value());
+  model->loss = [](const at::Tensor& output, const at::Tensor&) { return output; };
+  EXPECT_TRUE(compliance_facts(run).own_loss);
+  run.own.dataset = std::make_shared<OwnData>();
+  EXPECT_FALSE(compliance_facts(run).images.has_value());
+}
+
 // A global step is one of both processes, so that epochs count the images of both.
 TEST(ComplianceFacts, CountTheImagesOfAllProcesses) {
   parallel::on_ranks(2, [](const Group& group) {

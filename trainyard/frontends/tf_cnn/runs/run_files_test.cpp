@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
@@ -165,6 +166,34 @@ TEST(Monitors, AreOfTheDialect) {
   run.options.display.trackers = {"mlflow"};
   EXPECT_EQ(core::problem_of([&] { static_cast<void>(make_monitors(run, 0, false)); }),
             "--trackers has no numbers to write: the run records none");
+}
+
+// Its store is in the folder that has the run's, unless a flag names another.
+TEST(Monitors, OfMlflowHaveTheNamesOfTheRun) {
+  const core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  const std::string run_file = temp.file("runs/first/mlflow_run.txt");
+  files.make_directories(temp.file("runs/first"));
+  PreparedRun run = run_of(Dialect::kTrainyard);
+  run.options.saving.train_dir = temp.file("runs/first/");
+  run.dataset_label = "photos";
+  run.options.flags.given = {{"batch_size", "8"}};
+  run.options.display.trackers = {"mlflow"};
+  for (const std::string store : {"runs/mlruns", "elsewhere"}) {
+    if (files.exists(run_file)) {
+      files.remove_file(run_file);
+      run.options.display.mlflow_dir = temp.file(store);
+    }
+    EXPECT_EQ(make_monitors(run, 0, false).size(), 4U);
+    ASSERT_TRUE(files.exists(run_file));
+    std::string folder = files.read_file(run_file);
+    while (folder.ends_with('\n')) folder.pop_back();
+    EXPECT_THAT(folder, ::testing::StartsWith(temp.file(store) + "/"));
+    EXPECT_EQ(files.read_file(core::join_path(folder, "tags/mlflow.runName")), "first");
+    EXPECT_EQ(files.read_file(core::join_path(folder, "params/batch_size")), "8");
+    EXPECT_THAT(files.read_file(core::join_path(core::parent_path(folder), "meta.yaml")),
+                ::testing::HasSubstr("\nname: 'photos'\n"));
+  }
 }
 
 }  // namespace

@@ -134,6 +134,29 @@ TEST(SavedChoicesOfRanks, WhatIsNotSavedIsNotSaidOnAnyRank) {
   });
 }
 
+// A training that would replace the run continues from nothing; forward passes take the run as it is.
+TEST(SavedChoicesOfARun, AreThoseOfItsNewestCheckpoint) {
+  const core::TempDir temp;
+  std::string newest;
+  for (const int64_t step : {5, 12}) {
+    const SavedFacts facts([step](core::StateWriter& writer) { train::save_found_batch(step, writer); });
+    newest = train::CheckpointStore(temp.path())
+                 .save(step, {.model = "resnet20", .dataset = "cifar10", .num_classes = 7}, facts)
+                 .path;
+  }
+  PreparedRun run;
+  run.options.saving.train_dir = temp.path();
+  EXPECT_EQ(read_saved_choices(run).origin, newest);
+  EXPECT_EQ(read_saved_choices(run).found_batch, 12);
+  run.options.saving.existing_run = train::ExistingRun::kDelete;
+  EXPECT_EQ(read_saved_choices(run).origin, "");
+  EXPECT_FALSE(read_saved_choices(run).continues);
+  run.options.mode = RunMode::kForwardOnly;
+  EXPECT_EQ(read_saved_choices(run).origin, newest);
+  run.options.saving.train_dir = "";
+  EXPECT_EQ(read_saved_choices(run).origin, "");
+}
+
 // Takes what is saved, and returns the log.
 std::string take(PreparedRun& run) {
   ::testing::internal::CaptureStderr();

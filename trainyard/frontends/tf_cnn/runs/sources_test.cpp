@@ -100,6 +100,43 @@ TEST(Sources, OfEvaluationsHaveTheirOwnBatches) {
   });
 }
 
+// Makes synthetic batches of its own, and keeps what is asked of it.
+class Synthetic : public BenchmarkModel {
+ public:
+  std::string name() const override { return "synthetic"; }
+  InputShapes get_input_shapes(data::Subset) const override { return {{"images", {3, 6, 4}}, {"labels", {}}}; }
+  nn::Graph build_network(const models::ModelOptions&) const override { return {}; }
+  core::NamedTensors get_synthetic_inputs(const SyntheticBatch& asked) const override {
+    wanted.push_back(asked);
+    return core::NamedTensors{{"images", at::zeros({asked.batch_size, 3, 6, 4})}};
+  }
+  mutable std::vector<SyntheticBatch> wanted;
+};
+
+// Batches are numbered from 0 in each replica, and replicas over all processes.
+TEST(Sources, OfAModelThatMakesItsBatchesNumberTheReplicasOfAllProcesses) {
+  parallel::on_ranks(2, [](const Group& group) {
+    const auto model = std::make_shared<Synthetic>();
+    PreparedRun run = run_of(nullptr);
+    run.own.model = model;
+    run.device.processes = group;
+    const auto source = make_source(run, data::Subset::kTrain);
+    ASSERT_NE(source, nullptr);
+    model->wanted.clear();  // whether there are some was asked, too
+    EXPECT_EQ(source->next().size(), 2U);
+    EXPECT_EQ(source->next().size(), 2U);
+    ASSERT_EQ(model->wanted.size(), 4U);
+    for (size_t i = 0; i < 4; ++i) {
+      const SyntheticBatch& wanted = model->wanted[i];
+      EXPECT_EQ(wanted.batch_size, 4) << i;
+      EXPECT_EQ(wanted.num_classes, 5) << i;
+      EXPECT_EQ(wanted.seed, 9U) << i;
+      EXPECT_EQ(wanted.batch, i < 2 ? 0 : 1) << i;
+      EXPECT_EQ(wanted.replica, 2 * group->rank() + (i % 2 == 0 ? 0 : 1)) << i;
+    }
+  });
+}
+
 // Six dark images and two light ones: an epoch is a batch.
 TEST(Sources, WeightedClassesComeAsOftenAsTheyAre) {
   const core::TempDir temp;

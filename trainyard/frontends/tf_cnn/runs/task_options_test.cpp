@@ -108,6 +108,32 @@ TEST(ClassificationTask, RefusesNumbersThatItsEvaluationsDoNotHave) {
   }
 }
 
+// What the views of test-time augmentation give is a number of the last evaluation alone: those before it lack it.
+TEST(ClassificationTask, NamesTheNumbersThatItsEvaluationsHave) {
+  PreparedRun run = run_of("lenet", "imagenet");
+  run.options.top_k = {3, 10};
+  run.options.saving.keep_best = "none";
+  run.options.early_stop_metric = "COCO/AP";
+  const auto detail = [&run] { return core::thrown_by([&run] { task_of(run).check_options(run); }).detail(); };
+  EXPECT_EQ(detail().problem, "evaluations of images of one label have no number of this name to compare them by");
+  EXPECT_EQ(detail().actual, "COCO/AP");
+  const std::string plain =
+      "loss, top_1_accuracy, top_5_accuracy, mean_class_accuracy, top_3_accuracy, top_10_accuracy";
+  EXPECT_EQ(detail().expected, plain);
+  run.options.tta = train::TestTimeAugmentation::kFlip;
+  for (const char* name : {"tta_top_1_accuracy:highest", "tta_top_5_accuracy:highest", "tta_loss:lowest"}) {
+    run.options.early_stop_metric = name;
+    EXPECT_EQ(detail().actual, name);
+    EXPECT_EQ(detail().expected, plain);
+  }
+  run.model = &models::find_model("ssd300", "coco");
+  run.options.top_k.clear();
+  run.options.tta = train::TestTimeAugmentation::kNone;
+  run.options.early_stop_metric = "loss";
+  EXPECT_EQ(detail().problem, "evaluations of a detector have no number of this name to compare them by");
+  EXPECT_THAT(detail().expected, ::testing::StartsWith("COCO/AP, COCO/AP50, COCO/AP75, "));
+}
+
 TEST(DetectionTask, RefusesEachOptionOfImagesWithOneLabel) {
   EXPECT_EQ(problem_of(detection_task(), run_of("ssd300", "coco")), "");
   for (const Refused& refused : options_without_boxes()) {

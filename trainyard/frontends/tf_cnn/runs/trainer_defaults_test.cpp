@@ -12,6 +12,8 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/system/cgroup.h"
+#include "trainyard/core/system/system_files.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/cache/cached_dataset.h"
@@ -24,6 +26,7 @@
 #include "trainyard/frontends/tf_cnn/own_header.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
+#include "trainyard/train/profile/machine_limit_share.h"
 #include "trainyard/train/session/run_directory.h"
 
 namespace trainyard::frontends::trainer_defaults_test {
@@ -99,6 +102,21 @@ TEST_F(TrainerDefaults, AModelAndImagesAreAskedFor) {
   EXPECT_EQ(read({}, Dialect::kTfCnnBenchmarks).model, "trivial");
 }
 
+// In the working directory, where a training without --train_dir makes them; no more than five are named.
+TEST_F(TrainerDefaults, AnEvaluationOfNothingNamesTheRunsThatThereAre) {
+  const auto remedy = [] { return core::thrown_by([] { read({"--eval", "--data_dir=x"}); }).detail().remedy; };
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(temp_.path());
+  const std::string without = remedy();
+  for (const char* name : {"lenet-1", "lenet-2", "lenet-3", "lenet-4", "lenet-5", "lenet-6"}) {
+    files_.make_directories(temp_.file(std::string("runs/") + name));
+  }
+  const std::string with = remedy();
+  std::filesystem::current_path(before);
+  EXPECT_EQ(without, "pass one of them");
+  EXPECT_EQ(with, "there are runs/lenet-1, runs/lenet-2, runs/lenet-3, runs/lenet-4, runs/lenet-5");
+}
+
 TEST_F(TrainerDefaults, AreThoseOfABenchmarkWithoutACommand) {
   const TfCnnOptions benchmark = read(arguments(), Dialect::kTfCnnBenchmarks);
   EXPECT_FALSE(benchmark.evaluate_each_epoch);
@@ -129,6 +147,17 @@ TEST_F(TrainerDefaults, EachEpochIsEvaluatedOnImagesThatAreNotTrainedOnAndSaved)
   EXPECT_EQ(summary("run")["data"]["validation_examples"], 8);
   EXPECT_EQ(summary("run")["data"]["train_examples"], 32);
   EXPECT_THAT(log_, HasSubstr("has no folder val: a fifth of each class"));
+}
+
+// Forward and backward passes count.
+TEST_F(TrainerDefaults, TheReportHasTheOperationsOfTheTraining) {
+  const Arguments one_epoch = {"--num_epochs=1", "--train_dir=" + temp_.file("run")};
+  run(one_epoch);
+  const nlohmann::json report = summary("run");
+  const double an_image = train::image_flops(prepare(read(arguments(one_epoch))).graph, /*trains=*/true);
+  const auto images = report["images_per_second"].get<double>();
+  ASSERT_GT(images, 0);
+  EXPECT_NEAR(report["model_flops_per_second"].get<double>() / images, an_image, 1e-3 * an_image);
 }
 
 TEST_F(TrainerDefaults, WhatIsNotEvaluatedIsSaid) {
@@ -360,6 +389,14 @@ TEST_F(TrainerDefaults, ABatchBeyondTheMemoryIsRefusedAtOnce) {
   const std::string message = core::message_of([&] { BenchmarkCnn(read(large)).run(out); }, core::ErrorCode::kNoSpace);
   EXPECT_THAT(message,
               AllOf(HasSubstr("a batch of 1000000 images does not fit into memory"), HasSubstr("--batch_size=")));
+  auto limit = static_cast<int64_t>(core::memory_info_bytes("MemTotal"));
+  std::string whose = "the machine has";
+  if (const auto allowed = core::cgroup_limits().memory_bytes; allowed && static_cast<int64_t>(*allowed) < limit) {
+    limit = static_cast<int64_t>(*allowed);
+    whose = "control groups allow";
+  }
+  EXPECT_THAT(message,
+              HasSubstr("vgg16: expected at most " + std::to_string(limit >> 20) + " MiB, which " + whose + ", got "));
 }
 
 TEST_F(TrainerDefaults, AnotherOptimizerIsNamed) {

@@ -6,15 +6,21 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/nn/execution/declared_set.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/parallel/testing/on_ranks.h"
+#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::frontends::trainer_options_test {
 namespace {
@@ -121,7 +127,14 @@ TEST(TrainerOptions, AreThoseOfTheRun) {
   run.options.update.gradient_reduction = "sum";
   run.options.device.variable_update = "replicated";
   run.options.device.sync_batch_norm = true;
+  run.threads.intra_op_threads = 5;
+  run.threads.replica.resize(2);
+  run.other_sizes = {network(false)};
   train::TowerTrainerOptions options = make_trainer_options(run);
+  EXPECT_EQ(options.threads.intra_op_threads, 5);
+  EXPECT_EQ(options.threads.placement.size(), 2U);
+  ASSERT_EQ(options.other_sizes.size(), 1U);
+  EXPECT_EQ(options.other_sizes[0].nodes.size(), run.other_sizes[0].nodes.size());
   EXPECT_EQ(options.graph.nodes.size(), run.graph.nodes.size());
   EXPECT_EQ(options.devices.replicas, 2);
   EXPECT_EQ(options.seed, 77U);
@@ -143,6 +156,114 @@ TEST(TrainerOptions, AreThoseOfTheRun) {
   EXPECT_FALSE(options.sharpness_aware.has_value());
   EXPECT_EQ(options.exchange.variable_update, "staged_parameter_server");
   EXPECT_EQ(options.exchange.reduction, parallel::GradientReduction::kMean);
+}
+
+// Returns the options of the optimizer of the network's parameters.
+optim::OptimizerOptions optimizer_options(const std::function<void(UpdateOptions&)>& change,
+                                          std::optional<int64_t> updates = std::nullopt) {
+  TfCnnOptions options;
+  change(options.update);
+  const nn::Graph graph = network(true);
+  nn::ParameterSet parameters;
+  for (const nn::Node& node : graph.nodes) {
+    for (const nn::ParameterSpec& parameter : node.parameters) parameters.declare(parameter);
+  }
+  parameters.allocate();
+  const std::unique_ptr<optim::Optimizer> optimizer = make_optimizer(options, &graph, updates)(parameters);
+  return optimizer->options();
+}
+
+TEST(MakeOptimizer, HasWhatTheUpdateAsksFor) {
+  const optim::OptimizerOptions plain = optimizer_options([](UpdateOptions&) {});
+  EXPECT_EQ(plain.weight_decay, 4e-5);
+  EXPECT_FALSE(plain.decoupled_decay || plain.delayed);
+  EXPECT_FALSE(plain.gradient_clip || plain.norm_clip || plain.lookahead);
+  EXPECT_EQ(plain.layer_decay, 1);
+  EXPECT_TRUE(plain.groups.empty() && plain.muon_exclude.empty());
+  const optim::OptimizerOptions asked = optimizer_options([](UpdateOptions& update) {
+    update.optimizer = "torch_momentum";
+    update.numbers["momentum"] = 0.75;
+    update.weight_decay = 0.25;
+    update.decoupled_weight_decay = true;
+    update.gradient_clip = 3;
+    update.layer_decay = 0.5;
+  });
+  EXPECT_EQ(asked.numbers.at("momentum"), 0.75);
+  EXPECT_EQ(asked.weight_decay, 0.25);
+  EXPECT_TRUE(asked.decoupled_decay);
+  EXPECT_EQ(asked.gradient_clip, 3);
+  EXPECT_EQ(asked.layer_decay, 0.5);
+  EXPECT_TRUE(optimizer_options([](UpdateOptions& update) { update.delayed = true; }).delayed);
+}
+
+TEST(MakeOptimizer, ClipsByTheNormThatIsAskedFor) {
+  const auto clip_of = [](const std::function<void(UpdateOptions&)>& change) {
+    return optimizer_options(change).norm_clip.value_or(optim::NormClip{.bound = -1});
+  };
+  const optim::NormClip global = clip_of([](UpdateOptions& update) { update.clip_global_norm = 2; });
+  EXPECT_EQ(global.kind, optim::NormClipKind::kGlobal);
+  EXPECT_EQ(global.bound, 2);
+  EXPECT_EQ(global.rule, optim::NormClipRule::kTensorFlow);
+  EXPECT_TRUE(global.excluded.empty());
+  const optim::NormClip each = clip_of([](UpdateOptions& update) {
+    update.clip_norm = 3;
+    update.clip_rule = "pytorch";
+  });
+  EXPECT_EQ(each.kind, optim::NormClipKind::kParameter);
+  EXPECT_EQ(each.bound, 3);
+  EXPECT_EQ(each.rule, optim::NormClipRule::kPyTorch);
+  EXPECT_TRUE(each.excluded.empty());
+  const optim::NormClip adaptive = clip_of([](UpdateOptions& update) { update.adaptive_clip = 0.25; });
+  EXPECT_EQ(adaptive.kind, optim::NormClipKind::kAdaptive);
+  EXPECT_EQ(adaptive.bound, 0.25);
+  EXPECT_THAT(adaptive.excluded, ElementsAre("head.weight", "head.bias"));
+}
+
+TEST(MakeOptimizer, HasTheParametersOfTheLastLayerInPlaceOfItsWord) {
+  const optim::OptimizerOptions options = optimizer_options([](UpdateOptions& update) {
+    update.groups = {{.pattern = "conv.*", .rate_factor = 0.5},
+                     {.pattern = "head", .rate_factor = 10, .weight_decay = 0.125}};
+  });
+  ASSERT_EQ(options.groups.size(), 3U);
+  EXPECT_EQ(options.groups[0].pattern, "conv.*");
+  EXPECT_EQ(options.groups[0].rate_factor, 0.5);
+  EXPECT_EQ(options.groups[0].weight_decay, std::nullopt);
+  for (const size_t i : {1, 2}) {
+    EXPECT_EQ(options.groups[i].pattern, i == 1 ? "head.weight" : "head.bias");
+    EXPECT_EQ(options.groups[i].rate_factor, 10);
+    EXPECT_EQ(options.groups[i].weight_decay, 0.125);
+  }
+  const auto excluded = [](const std::optional<std::vector<std::string>>& asked) {
+    return optimizer_options([&asked](UpdateOptions& update) {
+             update.optimizer = "muon_sgd";
+             update.muon_exclude = asked;
+           })
+        .muon_exclude;
+  };
+  EXPECT_THAT(excluded(std::nullopt), ElementsAre("head.weight", "head.bias"));
+  EXPECT_THAT(excluded(std::vector<std::string>{"conv"}), ElementsAre("conv"));
+}
+
+TEST(MakeOptimizer, LooksAheadToTheEndOfTheTrainingWhereItIsKnown) {
+  const auto ahead = [](std::optional<int64_t> updates) {
+    return optimizer_options(
+               [](UpdateOptions& update) {
+                 update.lookahead_steps = 4;
+                 update.lookahead_alpha = 0.25;
+                 update.lookahead_final_alpha = 0.75;
+               },
+               updates)
+        .lookahead.value_or(optim::Lookahead());
+  };
+  const optim::Lookahead known = ahead(30);
+  EXPECT_EQ(known.steps, 4);
+  EXPECT_EQ(known.alpha, 0.25);
+  EXPECT_EQ(known.final_alpha, 0.75);
+  EXPECT_EQ(known.updates, 30);
+  const optim::Lookahead unknown = ahead(std::nullopt);
+  EXPECT_EQ(unknown.steps, 4);
+  EXPECT_EQ(unknown.alpha, 0.25);
+  EXPECT_EQ(unknown.final_alpha, std::nullopt);
 }
 
 TEST(TrainerOptions, SumOverProcessesWhereHorovodIsToSum) {
@@ -290,6 +411,8 @@ TEST(StepPlan, RefusesAnEvaluationOfNoImage) {
   };
   const std::string refusal = "the evaluation is shorter than an image: ";
   EXPECT_EQ(problem(), refusal + "--num_eval_epochs=0.05") << "19 images";
+  EXPECT_EQ(core::thrown_by([&run] { static_cast<void>(make_step_plan(run)); }).detail().expected,
+            "at least one of 19 images");
   run.options.steps.num_eval_epochs = 0.06;
   EXPECT_EQ(problem(), "") << "one image";
   // Unset, it is as long as the training.
@@ -331,6 +454,41 @@ TEST(Schedule, ABatchThatWasFoundLeavesTheModelsRate) {
   const double asked = rate();
   run.options.batch_size = kLargestBatch;
   EXPECT_DOUBLE_EQ(rate(), asked / 2);
+}
+
+// A run's folder gives the weights of the main output alone, as some published files do.
+TEST(MakeStart, AuxiliaryClassifiersThatTheWeightsLackAreNew) {
+  const core::TempDir temp;
+  const auto graph = [](bool with_heads) {
+    nn::GraphBuilder b({.image = {3, 4, 4}, .name = "torchvision/googlenet"});
+    const auto x = b.global_average_pool("pool", b.input());
+    const auto logits = b.linear("fc", x, {.out_features = 2});
+    std::vector<nn::GraphOutput> others;
+    if (with_heads) {
+      const auto norm = b.batch_norm("aux1.bn", b.input());
+      const auto head = b.linear("aux1.fc2", b.global_average_pool("aux1.pool", norm), {.out_features = 2});
+      others.push_back({"aux1", head.id, 0.3});
+    }
+    return b.build(logits, std::move(others));
+  };
+  nn::ParameterSet saved = nn::declared_set(graph(false));
+  saved.initialize(1);
+  saved.values().fill_(0.25);
+  train::save_weights(temp.file("w.safetensors"), saved);
+  PreparedRun run = run_of();
+  run.model = &models::find_model("torchvision/googlenet", "imagenet");
+  run.graph = graph(true);
+  run.options.auxiliary_heads = true;
+  run.options.weights = temp.file("w.safetensors");
+  nn::ParameterSet loaded = nn::declared_set(run.graph);
+  loaded.initialize(2);
+  const at::Tensor before = loaded.value(*loaded.find("aux1.fc2.weight")).clone();
+  ::testing::internal::CaptureStderr();
+  make_start(run)(loaded);
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
+              ::testing::HasSubstr("gives no auxiliary classifiers: they begin with new values ("));
+  EXPECT_EQ(loaded.value(*loaded.find("fc.weight")).mean().item<float>(), 0.25F);
+  EXPECT_TRUE(loaded.value(*loaded.find("aux1.fc2.weight")).equal(before));
 }
 
 }  // namespace

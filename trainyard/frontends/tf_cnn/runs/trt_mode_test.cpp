@@ -12,6 +12,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
+#include "trainyard/frontends/tf_cnn/options.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
 
 namespace trainyard::frontends::trt_mode_test {
@@ -66,6 +67,20 @@ TEST(TrtMode, MemoryIsBounded) {
             "no error");
   EXPECT_THAT(core::message_of([] { frozen_lines({"--trt_max_workspace_size_bytes=1000"}); }),
               HasSubstr("is of --trt_mode"));
+}
+
+TEST(TrtMode, MemoryOfOtherForwardPassesIsNotBounded) {
+  TfCnnOptions options;
+  options.model = "lenet";
+  options.mode = RunMode::kForwardOnly;
+  options.freeze_when_forward_only = true;
+  options.batch_size = 4;
+  options.device.gpu = false;
+  options.steps.num_batches = 1;
+  options.steps.num_warmup_batches = 0;
+  options.trt_max_workspace_size_bytes = 1000;
+  std::ostringstream out;
+  EXPECT_EQ(core::message_of([&] { BenchmarkCnn(options).run(out); }), "no error");
 }
 
 // Returns the log of frozen forward passes, and expects their lines.

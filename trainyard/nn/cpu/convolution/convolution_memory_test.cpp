@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <gtest/gtest.h>
+#include <omp.h>
 
 #include "trainyard/nn/cpu/convolution/convolution.h"
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -100,6 +101,59 @@ INSTANTIATE_TEST_SUITE_P(Kernels, MemoryOfAConvolution,
                                            Algorithm::kWinograd2, Algorithm::kWinograd3, Algorithm::kPointwise,
                                            Algorithm::kStrassen, Algorithm::kPixelPairs, Algorithm::kAmx,
                                            Algorithm::kLibtorch));
+
+// Sets the threads of teams as long as it lives.
+class TeamOf {
+ public:
+  explicit TeamOf(int threads) : before_(omp_get_max_threads()) { omp_set_num_threads(threads); }
+  TeamOf(const TeamOf&) = delete;
+  TeamOf& operator=(const TeamOf&) = delete;
+  ~TeamOf() { omp_set_num_threads(before_); }
+
+ private:
+  int before_;
+};
+
+int64_t scratch_of(const ConvolutionShape& shape, const ConvolutionKernel::Options& options, int threads) {
+  const TeamOf team(threads);
+  const auto kernel = ConvolutionKernel::make(shape, options);
+  EXPECT_NE(kernel, nullptr) << shape;
+  return kernel == nullptr ? 0 : kernel->scratch_bytes();
+}
+
+// Images are two slices of 128 pixels, whose sums are 7 * 64 * 256 floats. Few slices are made by all threads together,
+// others by each thread for itself; each thread has 256 KiB for parts of the result.
+TEST(MemoryOfStrassen, IsOfTheSumsOfSlicesAndOfThePartsOfThreads) {
+  constexpr int64_t kSums = 458752, kParts = 262144;
+  const auto bytes_of = [](int64_t batch, int threads) {
+    return scratch_of(square(batch, 512, 256, 16, 16, 1, 1, 0), {.algorithm = Algorithm::kStrassen, .inference = true},
+                      threads);
+  };
+  EXPECT_EQ(bytes_of(1, 1), 2 * kSums + kParts);
+  EXPECT_EQ(bytes_of(2, 1), kSums + kParts) << "four slices are enough for a thread";
+  EXPECT_EQ(bytes_of(1, 2), 2 * kSums + 2 * kParts);
+  EXPECT_EQ(bytes_of(3, 2), 6 * kSums + 2 * kParts);
+  EXPECT_EQ(bytes_of(4, 2), 2 * kSums + 2 * kParts) << "eight slices are enough for two";
+}
+
+// A thread sums over the tiles of a part alone: of 32 tiles at least, and where the sums of eight parts or more fit
+// 5 MiB. Each map is one tile of 6 x 6 points.
+TEST(MemoryOfWinograd, HasSumsForAsManyPartsAsTilesAndBytesAllow) {
+  const auto bytes_of = [](int64_t in, int64_t out, int64_t tiles) {
+    return scratch_of(square(tiles, in, out, 4, 4, 3, 1, 1),
+                      {.direction = Direction::kBackwardWeights, .algorithm = Algorithm::kWinograd4}, 1);
+  };
+  const auto sums_of = [](int64_t in, int64_t out) { return 36 * (in * out + 16) * 4; };
+  const int64_t together = bytes_of(16, 16, 255), sums = sums_of(16, 16);
+  EXPECT_EQ(bytes_of(16, 16, 256) - together, 8 * sums);
+  EXPECT_EQ(bytes_of(16, 16, 511) - together, 8 * sums);
+  EXPECT_EQ(bytes_of(16, 16, 512) - together, 16 * sums);
+  EXPECT_EQ(bytes_of(16, 16, 1023) - together, 16 * sums);
+  EXPECT_EQ(bytes_of(16, 16, 1024) - together, 32 * sums);
+  EXPECT_EQ(bytes_of(16, 16, 4096) - together, 32 * sums) << "no more parts than 32";
+  EXPECT_EQ(bytes_of(32, 64, 1024) - bytes_of(32, 64, 255), 16 * sums_of(32, 64)) << "32 parts have 9 MiB of sums";
+  EXPECT_EQ(bytes_of(64, 128, 1024), bytes_of(64, 128, 255)) << "8 parts have 9 MiB of sums";
+}
 
 }  // namespace
 }  // namespace trainyard::nn::cpu::convolution_memory_test

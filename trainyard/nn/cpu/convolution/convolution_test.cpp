@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/nn/cpu/convolution/grouped/blocked_groups.h"
 #include "trainyard/nn/cpu/convolution/grouped/grouped_convolution.h"
 #include "trainyard/nn/cpu/convolution/onednn/onednn_convolution.h"
 #include "trainyard/nn/cpu/simd/isa.h"
@@ -188,6 +189,34 @@ TEST(Convolution, TakesWholeBlocksUpToALimitOfProducts) {
   EXPECT_TRUE(is_ours(in_bfloats(eighths), 16)) << "4 channels a group: four times";
 }
 
+// Groups of whole blocks of 16 channels.
+TEST(Convolution, GroupsAreCombinedToTheSmallestOfWholeBlocks) {
+  const auto combined = [](int64_t in, int64_t out, int64_t groups) {
+    const BlockedGroups whole = blocked_groups({.in_channels = in, .out_channels = out, .groups = groups}, 16);
+    return std::array<int64_t, 3>{whole.count, whole.in, whole.out};
+  };
+  using Whole = std::array<int64_t, 3>;
+  EXPECT_EQ(combined(20, 9, 1), (Whole{1, 32, 16})) << "one group";
+  EXPECT_EQ(combined(48, 96, 3), (Whole{3, 16, 32})) << "whole blocks as they are";
+  EXPECT_EQ(combined(64, 64, 16), (Whole{4, 16, 16})) << "four of 4 channels";
+  EXPECT_EQ(combined(40, 40, 5), (Whole{3, 16, 16})) << "two of 8 channels, and one at the end";
+  EXPECT_EQ(combined(21, 21, 21), (Whole{2, 16, 16})) << "16 of a channel, and five at the end";
+  EXPECT_EQ(combined(64, 128, 32), (Whole{4, 16, 32})) << "eight of 2 channels to 4";
+  EXPECT_EQ(combined(80, 40, 2), (Whole{1, 80, 48})) << "two and a half blocks";
+  EXPECT_EQ(combined(120, 120, 5), (Whole{1, 128, 128})) << "no number of groups of 24 channels ends with the map";
+}
+
+TEST(Convolution, WeightsOfGroupsLieBehindEachOther) {
+  const ConvolutionShape s{.in_channels = 8, .out_channels = 12, .groups = 4};  // 2 channels to 3
+  EXPECT_EQ(plain_window(s, 0, 0), 0);
+  EXPECT_EQ(plain_window(s, 2, 1), 5);
+  EXPECT_EQ(plain_window(s, 3, 2), 6);
+  EXPECT_EQ(plain_window(s, 11, 7), 23);
+  EXPECT_EQ(plain_window(s, 3, 1), -1) << "of another group";
+  EXPECT_EQ(plain_window(s, 12, 7), -1) << "a pad of the output";
+  EXPECT_EQ(plain_window(s, 11, 8), -1) << "a pad of the input";
+}
+
 // Lavin and Gray, "Fast algorithms for convolutional neural networks", 2016: the transforms multiply by numbers of
 // different size, which costs digits. Measured for these: 6e-7 to 1.05e-6 by norm, direct sums 2e-7 (AVX2: 8e-7).
 TEST(Convolution, WinogradLosesLittle) {
@@ -199,6 +228,7 @@ TEST(Convolution, WinogradLosesLittle) {
     EXPECT_LE(direct, 1e-6);
     if (const auto kernel = make(p.shape, Direction::kForward, Algorithm::kWinograd)) {
       ++kernels;
+      EXPECT_GT(kernel->scratch_bytes(), 0) << "transformed numbers lie in the memory of the plan";
       const TestMap output = Runner(*kernel).forward(p);
       output.expect_clean();
       EXPECT_LE(relative_error(output, p.output), kBound) << p.shape;
@@ -222,6 +252,33 @@ TEST(Convolution, ExactOnesMultiplyNoPairs) {
   const auto of_floats = ConvolutionKernel::make(floats, {.exact = true});
   EXPECT_STRNE(of_floats->implementation(), "lanes") << "floats are not multiplied in pairs anyway";
   EXPECT_FALSE(of_floats->multiplies_pairs());
+}
+
+// What a plan asks before it lets numbers that are not finite into a kernel.
+TEST(Convolution, KernelsSayWhatTheyMakeOfNumbersThatAreNotFinite) {
+  const ConvolutionShape dense = square(2, 32, 32, 8, 8, 3, 1, 1);
+  for (const UnitActivation activation : {UnitActivation::kNone, UnitActivation::kRelu, UnitActivation::kRelu6,
+                                          UnitActivation::kSilu, UnitActivation::kHardSwish}) {
+    const auto kernel = make_onednn_convolution(dense, {.inference = true, .activation = activation}, false);
+    ASSERT_NE(kernel, nullptr) << int(activation);
+    EXPECT_EQ(kernel->hides_nan(), activation == UnitActivation::kRelu || activation == UnitActivation::kRelu6)
+        << int(activation);
+    EXPECT_FALSE(kernel->mixes_groups());
+    EXPECT_FALSE(kernel->multiplies_pairs());
+    EXPECT_FALSE(kernel->has_plain_gradient());
+  }
+  const auto lanes_mix = [](int64_t in, int64_t out, int64_t groups) {
+    ConvolutionShape shape = square(2, in, out, 8, 8, 3, 1, 1);
+    shape.groups = groups;
+    const auto kernel = make_grouped_convolution(shape, {});
+    EXPECT_FALSE(kernel->hides_nan() || kernel->multiplies_pairs() || kernel->has_plain_gradient()) << shape;
+    return kernel->mixes_groups();
+  };
+  EXPECT_FALSE(lanes_mix(32, 32, 1)) << "no groups";
+  EXPECT_FALSE(lanes_mix(20, 20, 5)) << "4 channels divide a block";
+  EXPECT_FALSE(lanes_mix(37, 37, 37)) << "depthwise";
+  EXPECT_TRUE(lanes_mix(57, 57, 3)) << "19 channels";
+  EXPECT_TRUE(lanes_mix(64, 192, 64)) << "three channels from each";
 }
 
 // What oneDNN has behind its sums, and maps zero to zero.

@@ -169,6 +169,37 @@ TEST(NanGuard, LooksAtASourceWhoseBoundIsAbove2To96) {
   EXPECT_FALSE(guard.is_source_finite(unsafe, 0, map_with(kNan).data()));
 }
 
+// Kernels that take any numbers, but for those of other groups.
+class PlainKernel : public HidingKernel {
+ public:
+  bool hides_nan() const override { return false; }
+};
+class MixingKernel : public PlainKernel {
+ public:
+  bool mixes_groups() const override { return true; }
+};
+
+// Pad lanes of the output would hold NaN: 0 times infinity.
+TEST(NanGuard, LooksAtTheSourceWhereOthersThanTheDefinitionsProductsAreMade) {
+  const auto bound_after = [](const ConvolutionKernel& kernel, int64_t out_channels) {
+    const ConvolutionShape shape{.in_channels = kChannels,
+                                 .out_channels = out_channels,
+                                 .in_height = 2,
+                                 .in_width = 2,
+                                 .out_height = 2,
+                                 .out_width = 2};
+    const NanGuard guard(shape, {}, kernel);
+    const std::vector<float> map = map_with(-2);
+    cpu::Run run = run_with(kUnbounded, 0);
+    EXPECT_TRUE(guard.is_safe(run, {.source = 0, .source_data = map.data()}));
+    return run.bounds.front();
+  };
+  EXPECT_EQ(bound_after(PlainKernel(), 16), kUnbounded) << "it is not read";
+  EXPECT_EQ(bound_after(PlainKernel(), 17), 2) << "pad lanes";
+  EXPECT_EQ(bound_after(MixingKernel(), 16), 2);
+  EXPECT_EQ(bound_after(PairsKernel(), 16), 2);
+}
+
 TEST(NanGuard, LooksAtTheResidualOnlyWhereTheSourceDoesNotSettleIt) {
   const std::vector<float> source = map_with(-2), residual = map_with(5);
   cpu::Run known = run_with(kUnbounded, 10);

@@ -76,12 +76,13 @@ struct Case {
   Mode mode = Mode::kInference;
   bool frozen = false, gradients = false;
   double table = 0.5;  // of attention's bias
+  double weight = 0.5, bias = 2;
 };
 
-void fill(ParameterSet& set, double table) {
+void fill(ParameterSet& set, const Case& c) {
   for (const Segment& segment : set.segments()) {
     const std::string& name = segment.spec.name;
-    set.value(segment.id).fill_(name.ends_with("bias_table") ? table : name.ends_with("bias") ? 2.0 : 0.5);
+    set.value(segment.id).fill_(name.ends_with("bias_table") ? c.table : name.ends_with("bias") ? c.bias : c.weight);
   }
   for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
     const std::string& name = set.buffer_spec(i).name;
@@ -105,7 +106,7 @@ std::vector<Bounded> bounds_of(const Case& c) {
                                        .gradients = &sink});
   set.allocate();
   set.initialize(3);
-  fill(set, c.table);
+  fill(set, c);
   Plan::Layers layers;
   for (const Node& node : executor->graph().nodes) {
     layers.push_back(std::make_unique<BoundLayer>(node, executor->context()));
@@ -233,6 +234,25 @@ TEST(StepBounds, OfScales) {
   expect_bound("layer scale + add", {.build = branch});
   const auto dropped = [](auto& b, Value x) { return b.dropout("drop", x, 0.25); };
   expect_bound("dropout", {.build = dropped, .mode = Mode::kTraining});
+}
+
+// No bound begins at a number of its own.
+TEST(StepBounds, OfValuesBelowOne) {
+  const auto small = [](std::function<Value(GraphBuilder&, Value)> build) {
+    return Case{.build = std::move(build), .images = even_images(16, 0.125), .weight = 0.05, .bias = 0};
+  };
+  const auto of_spike = [](std::function<Value(GraphBuilder&, Value)> build) {
+    return Case{.build = std::move(build), .images = spike(), .mode = Mode::kTraining, .weight = 0.05, .bias = 0};
+  };
+  expect_bound("concat", small([](auto& b, Value x) { return b.concat("concat", {x, x}); }), 1);
+  expect_bound("sum", small([](auto& b, Value x) { return b.add("sum", {x, x}); }));
+  expect_bound("conv 1x1", small([](auto& b, Value x) { return pointwise(b, "conv", x, 16, true); }));
+  expect_bound("batch norm", small([](auto& b, Value x) { return b.batch_norm("norm", x); }));
+  expect_bound("layer scale + add", small([](auto& b, Value x) {
+                 return b.add("add", {b.layer_scale("scale", x, {}), x});
+               }));
+  expect_bound("batch norm", of_spike([](auto& b, Value x) { return b.batch_norm("norm", x); }), 1.1);
+  expect_bound("layer norm", of_spike([](auto& b, Value x) { return b.layer_norm("norm", x, {}); }), 1.05);
 }
 
 Case attention(double value, double table) {

@@ -121,6 +121,9 @@ TEST(Chain, WaitsForTheMemoryThatItOverwrites) {
              &from_behind = plan.lanes[3], &to_before = plan.lanes[5];
   EXPECT_TRUE(from_before.early && sums.early && to_behind.early);
   EXPECT_FALSE(from_behind.early || to_before.early);
+  EXPECT_EQ(from_before.stream, to_behind.stream);
+  EXPECT_EQ(from_behind.stream, to_before.stream);
+  EXPECT_NE(from_before.stream, to_before.stream) << "partial sums and results";
   for (int64_t i = 0; i < 6; ++i) {
     const auto after = [i](const Lane& lane) {
       const After& first = lane.steps[static_cast<size_t>(i)].after[0];

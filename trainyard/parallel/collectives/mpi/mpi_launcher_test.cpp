@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <map>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -16,7 +17,7 @@
 namespace trainyard::parallel::mpi_launcher_test {
 namespace {
 
-using ::testing::Contains, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
+using ::testing::Contains, ::testing::ElementsAre, ::testing::HasSubstr, ::testing::Not, ::testing::StartsWith;
 
 ReadVariable variables(const std::map<std::string, std::string>& all) {
   return [all](const std::string& name) -> std::optional<std::string> {
@@ -71,6 +72,20 @@ TEST(MpiLauncher, ChunksLeaveAtOnceOverTcp) {
   ASSERT_NE(found, settings.end());
   EXPECT_GT(std::stoll(found->substr(limit.size())), kChunkBytes);
   EXPECT_THAT(settings, Contains("OMPI_MCA_btl_tcp_max_send_size=" + found->substr(limit.size()))) << "in one piece";
+}
+
+TEST(MpiLauncher, SettingsAreThese) {
+  // Whether processes may read each other's memory depends on the machine.
+  const auto settings = [](const std::map<std::string, std::string>& all) {
+    std::vector<std::string> found = mpi_settings(variables(all));
+    std::erase(found, std::string("OMPI_MCA_btl_vader_single_copy_mechanism=none"));
+    return found;
+  };
+  EXPECT_THAT(settings(kMpirun),
+              ElementsAre("OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader", "OMPI_MCA_mpi_yield_when_idle=1"));
+  EXPECT_THAT(settings({{"PMIX_RANK", "0"}}),
+              ElementsAre("OMPI_MCA_pml=ob1", "OMPI_MCA_btl=self,vader,tcp", "OMPI_MCA_mpi_yield_when_idle=1",
+                          StartsWith("OMPI_MCA_btl_tcp_eager_limit="), StartsWith("OMPI_MCA_btl_tcp_max_send_size=")));
 }
 
 TEST(MpiLauncher, WhatTheUserHasSetStays) {

@@ -13,6 +13,7 @@
 #include <optional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -222,6 +223,47 @@ TEST(SharedMemoryCommunicator, AMeetingLastsFromTheWaitToTheEnd) {
   }
 }
 
+TEST(SharedMemoryCommunicator, MeetingsHaveTheNamesOfTheirCalls) {
+  const auto engines = make_engines(2);
+  const Communicators ranks = connect_by_memory(engines, {1, 1});
+  std::vector<std::string> said;
+  engines[1]->watch({.reported = [] { return std::optional<Error>(); },
+                     .report = [](const Error&) {},
+                     .begin = [&said](const char* operation) { said.emplace_back(operation); },
+                     .end = [] {}});
+  expect_none(on_ranks(ranks, [](Communicator& self) {
+    at::Tensor values = at::full({3}, 1.0F);
+    self.all_reduce(values, ReduceOp::kSum);
+    self.broadcast(values, 1);
+    EXPECT_EQ(self.all_gather(values).size(), 2U);
+    self.barrier();
+  }));
+  EXPECT_EQ(said, (std::vector<std::string>{"all-reduce", "broadcast", "gather", "barrier"}));
+}
+
+// A rank may drop what the others still read.
+TEST(SharedMemoryCommunicator, WhatOtherRanksSeeKeepsItsMemory) {
+  const Communicators ranks = ranks_of(2);
+  expect_none(on_ranks(ranks, [](Communicator& self) {
+    at::Tensor own = self.new_exchanged(1000, at::kFloat);
+    own.fill_(self.rank() + 1);
+    const void* const place = own.const_data_ptr();
+    const std::vector<at::Tensor> views = self.peer_views(own);
+    ASSERT_EQ(views.size(), 2U);
+    own.reset();
+    const at::Tensor next = self.new_exchanged(1000, at::kFloat);
+    EXPECT_NE(next.const_data_ptr(), place);
+    self.barrier();
+    for (int rank = 0; rank < 2; ++rank) {
+      const at::Tensor& view = views[static_cast<size_t>(rank)];
+      EXPECT_EQ(view.numel(), 1000);
+      EXPECT_TRUE(view.eq(rank + 1).all().item<bool>()) << rank;
+    }
+    EXPECT_TRUE(self.peer_views(at::full({3}, 1.0F)).empty()) << "it lies in memory of its process";
+    self.barrier();
+  }));
+}
+
 TEST(SharedMemoryCommunicator, AnAbortEndsTheWait) {
   const Communicators ranks = ranks_of(2);
   core::Thread aborts({}, [&] {
@@ -360,6 +402,58 @@ TEST(SharedMemoryCommunicator, ARankThatIsKilledEndsTheOthersWait) {
     EXPECT_EQ(mappings().find("memfd:trainyard"), std::string::npos);
   }
   EXPECT_EQ(open_descriptors().size(), before);
+}
+
+// As many ranks as have more staging memory than a huge page, in two processes.
+TEST(SharedGroup, ControlBlocksAndStagingAndArenasDoNotOverlap) {
+  constexpr int kRanks = 20;
+  core::SharedMemory memory = core::SharedMemory::create(size_t{64} << 20);
+  core::SharedMemory mapped = core::SharedMemory::map(memory.descriptor());
+  const auto first =
+      std::make_shared<SharedGroup>(std::move(memory), RankLayout{.process = 0, .first_ranks = {0, 5, kRanks}});
+  const auto second =
+      std::make_shared<SharedGroup>(std::move(mapped), RankLayout{.process = 1, .first_ranks = {0, 5, kRanks}});
+  std::vector<std::pair<int64_t, int64_t>> places;  // offset, bytes
+  for (int rank = 0; rank < kRanks; ++rank) {
+    places.emplace_back(first->offset_of(&first->rank(rank), sizeof(SharedRank)), sizeof(SharedRank));
+    const char* const staging = first->staging(rank);
+    places.emplace_back(first->offset_of(staging, SharedGroup::kStagingBytes), SharedGroup::kStagingBytes);
+    EXPECT_EQ(second->offset_of(second->staging(rank), 1), first->offset_of(staging, 1)) << rank;
+  }
+  std::vector<at::Tensor> tensors;
+  for (const auto& group : {first, second}) {
+    for (const int64_t elements : {1000, 1'000'000}) {
+      const at::Tensor& tensor = tensors.emplace_back(group->new_tensor(elements, at::kFloat));
+      ASSERT_TRUE(tensor.defined());
+      places.emplace_back(group->offset_of(tensor.const_data_ptr(), tensor.nbytes()), 4 * elements);
+    }
+  }
+  std::sort(places.begin(), places.end());
+  EXPECT_EQ(places.front().first, 0);
+  for (size_t i = 1; i < places.size(); ++i) {
+    EXPECT_GE(places[i].first, places[i - 1].first + places[i - 1].second) << i;
+  }
+}
+
+TEST(SharedGroup, OffsetsAreThoseOfItsOwnMemory) {
+  constexpr size_t kBytes = size_t{16} << 20;
+  const auto group = std::make_shared<SharedGroup>(core::SharedMemory::create(kBytes),
+                                                   RankLayout{.process = 0, .first_ranks = {0, 1}});
+  const char* const begin = group->at(0);
+  EXPECT_EQ(group->offset_of(begin, kBytes), 0);
+  EXPECT_EQ(group->offset_of(begin, kBytes + 1), -1);
+  EXPECT_EQ(group->offset_of(begin + kBytes - 4, 4), static_cast<int64_t>(kBytes) - 4);
+  EXPECT_EQ(group->offset_of(begin + kBytes - 4, 5), -1);
+  const at::Tensor elsewhere = at::full({3}, 1.0F);
+  EXPECT_EQ(group->offset_of(elsewhere.const_data_ptr(), elsewhere.nbytes()), -1);
+  const at::Tensor tensor = group->new_tensor(10, at::kDouble);
+  ASSERT_TRUE(tensor.defined());
+  const void* const found = group->at(group->offset_of(tensor.const_data_ptr(), tensor.nbytes()));
+  EXPECT_EQ(found, tensor.const_data_ptr());
+  EXPECT_FALSE(group->new_tensor(0, at::kFloat).defined());
+  ::testing::internal::CaptureStderr();
+  EXPECT_FALSE(group->new_tensor(int64_t{4} << 20, at::kFloat).defined());
+  EXPECT_THAT(::testing::internal::GetCapturedStderr(), HasSubstr("no shared memory for 16777216 bytes"));
 }
 
 TEST(SharedArena, PlacesDoNotOverlapAndComeBack) {

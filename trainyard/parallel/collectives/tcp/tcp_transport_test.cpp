@@ -211,6 +211,21 @@ TEST(TcpTransport, SaysThatAConnectionIsClosed) {
               HasSubstr("rank 0 has closed its connection"));
 }
 
+TEST(TcpTransport, SaysThatAMessageCannotBeSent) {
+  const char sent = 'x';
+  Transports all = connected(options_of(2));
+  all[1].reset();
+  const auto end = std::chrono::steady_clock::now() + std::chrono::seconds(5);
+  const auto send_until_refused = [&] {
+    while (std::chrono::steady_clock::now() < end) {
+      (void)all[0]->send(1, 1, &sent, 1);
+      std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    }
+  };
+  EXPECT_THAT(core::message_of(send_until_refused, ErrorCode::kPeerFailed),
+              core::Says("a message cannot be sent (", "the exchange with rank 1"));
+}
+
 TEST(TcpTransport, NamesTheProcessThatDoesNotCome) {
   auto options = options_of(3);
   for (auto& each : options) each.deadline = std::chrono::milliseconds(300);

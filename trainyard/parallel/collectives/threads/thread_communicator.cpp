@@ -13,6 +13,7 @@
 #include <fmt/core.h>
 #include <fmt/ranges.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
 #include "trainyard/parallel/collectives/plan/collective_call.h"
 #include "trainyard/parallel/collectives/plan/plan_run.h"
@@ -68,7 +69,7 @@ class Group {
       }
     }
     // The verdict and the time stay until the next meeting is complete, which needs this rank.
-    waiting_seconds += std::max(0.0, std::chrono::duration<double>(completed_at_ - begin).count());
+    waiting_seconds += std::max(0.0, core::seconds_between(begin, completed_at_));
     if (verdict_) throw *verdict_;
     return {calls_, meetings_, messages_};
   }

@@ -150,6 +150,21 @@ TEST(CocoMetric, MatchesTheBestScoreFirst) {
   EXPECT_NEAR(metric_of(made).ap50(), 1, 1e-15);
 }
 
+// Scores may be logits: of two detections the one with the higher score is matched first.
+TEST(CocoMetric, ScoresMayBeNegative) {
+  const auto ap = [](double right, double wrong) {
+    Case made = one_box();
+    made.detections = {found(100, wrong), found(10, right)};
+    return metric_of(made).ap();
+  };
+  EXPECT_NEAR(ap(-0.5, -0.75), 1, 1e-15);
+  EXPECT_NEAR(ap(-0.75, -0.5), 0.5, 1e-15);
+  EXPECT_NEAR(ap(0.25, -0.5), 1, 1e-15);
+  EXPECT_NEAR(ap(-0.5, 0.25), 0.5, 1e-15);
+  EXPECT_NEAR(ap(0.0, -0.25), 1, 1e-15);
+  EXPECT_NEAR(ap(-0.0, 0.0), 0.5, 1e-15) << "equal ones stay in their order";
+}
+
 TEST(CocoMetric, AHundredDetectionsOfAnImageCount) {
   Case made = one_box();
   for (int i = 0; i < 99; i++) made.detections.push_back(found(100, 0.9));

@@ -18,6 +18,7 @@
 #include <ATen/TensorOperators.h>
 #include <fmt/format.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/data/detection/coco_labels.h"
@@ -266,7 +267,7 @@ class DetectionEvaluation::Worker {
     const CocoMetricOptions metric{.threads = options_.threads};
     result.metric = left_out.empty() ? coco_metric(annotations_, result.detections, metric)
                                      : coco_metric(without_images(annotations_, left_out), result.detections, metric);
-    result.seconds = std::chrono::duration<double>(Clock::now() - job.begin).count();
+    result.seconds = core::seconds_since(job.begin);
     return result;
   }
 

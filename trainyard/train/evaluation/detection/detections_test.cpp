@@ -5,6 +5,7 @@
 #include <cmath>
 #include <limits>
 #include <sstream>
+#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -242,6 +243,24 @@ TEST(OnnxDetectionOptions, AreThoseOfDetect) {
               static_cast<void>(onnx_detection_options(data::DefaultBoxes::ssd300(), DetectOptions::tf_cnn()));
             }),
             core::ErrorCode::kUnsupported);
+  EXPECT_EQ(core::message_of(
+                [] { static_cast<void>(onnx_detection_options(data::DefaultBoxes::ssd300(), {.candidates = 0})); }),
+            "detections cannot be made: the candidates of a class: expected 1 or more, got 0");
+}
+
+TEST(DetectOptions, NameTheNumbersThatCannotBe) {
+  const auto message = [](const DetectOptions& options) { return core::message_of([&] { options.validate(); }); };
+  const std::string none = "detections cannot be made: ";
+  EXPECT_EQ(message({}), "no error");
+  EXPECT_EQ(message({.min_score = -0.5F}), none + "the least score: expected 0 or more, got -0.5");
+  EXPECT_EQ(message({.overlap_threshold = 1.5F}), none + "the threshold of overlaps: expected 0 to 1, got 1.5");
+  EXPECT_EQ(message({.overlap_threshold = -0.5F}), none + "the threshold of overlaps: expected 0 to 1, got -0.5");
+  EXPECT_EQ(message({.candidates = 0}), none + "the candidates of a class: expected 1 or more, got 0");
+  EXPECT_EQ(message({.detections = 0}), none + "the detections of a picture: expected 1 or more, got 0");
+  EXPECT_EQ(message({.threads = -1}), none + "the threads: expected 0 or more, got -1");
+  EXPECT_EQ(message({.min_score = 0, .overlap_threshold = 0, .candidates = 1, .detections = 1, .threads = 0}),
+            "no error");
+  EXPECT_EQ(message({.overlap_threshold = 1}), "no error");
 }
 
 }  // namespace

@@ -1,6 +1,7 @@
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 
 #include <algorithm>
+#include <cstdint>
 #include <functional>
 #include <map>
 #include <memory>
@@ -9,9 +10,12 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/core.h>
 #include <gtest/gtest.h>
 #include <omp.h>
 
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/base/work_count.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -90,14 +94,52 @@ TEST(ConvolutionChoices, WarnOnceOfAFileThatCannotBeWritten) {
   EXPECT_EQ(choices.add("shape", kWinograd).algorithm, ConvolutionAlgorithm::kWinograd);
   EXPECT_EQ(choices.add("another", kDirect).algorithm, ConvolutionAlgorithm::kDirect);
   const std::string said = ::testing::internal::GetCapturedStderr();
-  EXPECT_NE(said.find("not kept"), std::string::npos) << said;
+  EXPECT_NE(said.find("measured convolutions are not kept: "), std::string::npos) << said;
   EXPECT_EQ(said.find("not kept"), said.rfind("not kept")) << said;
   EXPECT_EQ(choices.all().size(), 2U);
 }
 
+TEST(ConvolutionChoices, WarnOfAFileThatCannotBeRead) {
+  const core::TempDir temp;
+  ::testing::internal::CaptureStderr();
+  const bool none = ConvolutionChoices(temp.file(std::string(300, 'x'))).all().empty();  // too long a name
+  EXPECT_NE(::testing::internal::GetCapturedStderr().find("measured convolutions are not used: "), std::string::npos);
+  EXPECT_TRUE(none);
+}
+
 TEST(ConvolutionChoices, SayWhatToRemoveWhereThereIsAFile) {
-  EXPECT_TRUE(describe_busy_machine(ConvolutionChoices("/cache/choices.txt")).ends_with("remove /cache/choices.txt"));
-  EXPECT_EQ(describe_busy_machine(ConvolutionChoices("")).find("remove"), std::string::npos);
+  const std::string busy =
+      "other programs use the processor: from here on, new convolutions follow the rule of --deterministic; ";
+  EXPECT_EQ(describe_busy_machine(ConvolutionChoices("/cache/choices.txt")),
+            busy + "to measure them on an idle machine, remove /cache/choices.txt");
+  EXPECT_EQ(describe_busy_machine(ConvolutionChoices("")), busy + "a run on an idle machine measures them");
+}
+
+// Sorted by description. A choice by the rule has no times.
+TEST(ConvolutionChoices, AreLinesOfAFile) {
+  const core::TempDir temp;
+  ConvolutionChoices choices(temp.file("choices.txt"));
+  EXPECT_EQ(choices.file(), temp.file("choices.txt"));
+  choices.add("second shape", kWinograd);
+  choices.add("first shape", {.algorithm = ConvolutionAlgorithm::kStrassen});
+  EXPECT_EQ(core::local_file_system().read_file(temp.file("choices.txt")),
+            "trainyard convolutions 9\nstrassen\tfirst shape\n"
+            "winograd\tsecond shape\twinograd4=0.003500000\twinograd=0.003000000\tdirect=0.004000000\n");
+}
+
+TEST(ConvolutionChoices, NameEachAlgorithm) {
+  using Algorithm = ConvolutionAlgorithm;
+  const std::map<Algorithm, std::string> names = {{Algorithm::kDirect, "direct"},
+                                                  {Algorithm::kWinograd, "winograd"},
+                                                  {Algorithm::kWinograd4, "winograd4"},
+                                                  {Algorithm::kWinograd2, "winograd2"},
+                                                  {Algorithm::kWinograd3, "winograd3"},
+                                                  {Algorithm::kPointwise, "pointwise"},
+                                                  {Algorithm::kStrassen, "strassen"},
+                                                  {Algorithm::kPixelPairs, "pixel_pairs"},
+                                                  {Algorithm::kAmx, "amx"},
+                                                  {Algorithm::kLibtorch, "libtorch"}};
+  for (const auto& [algorithm, name] : names) EXPECT_EQ(name_of(algorithm), name);
 }
 
 TEST(ConvolutionChoices, LivesWithoutAFileAndWithABadOne) {
@@ -544,6 +586,19 @@ TEST(ChooseConvolution, DescribesWhatDecides) {
   EXPECT_EQ(description(padded, {}), text + "forward" + machine);
   EXPECT_EQ(description(padded, {.direction = Direction::kBackwardData}), text + "backward data" + machine);
   EXPECT_EQ(description(padded, {.direction = Direction::kBackwardWeights}), text + "backward weights" + machine);
+  ConvolutionShape wide = square(1, 512, 14);
+  wide.kernel_height = wide.kernel_width = 1;
+  wide.top = wide.left = wide.bottom = wide.right = 0;
+  for (const auto& [activation, name] : {std::pair{UnitActivation::kRelu6, "relu6"},
+                                         {UnitActivation::kSilu, "silu"},
+                                         {UnitActivation::kHardSwish, "hard_swish"}}) {
+    EXPECT_EQ(description(wide, {.inference = true, .activation = activation}),
+              std::string("float 1x512x14x14 to 512x14x14, 1x1 pad 0 0 0 0 ") + name + ", inference" + machine);
+  }
+  if (isa() != Isa::kAvx512Bf16) return;
+  ConvolutionShape sixteens = padded;
+  sixteens.dtype = DataType::kBfloat16;
+  EXPECT_EQ(description(sixteens, {}), "bfloat16 2x32x12x13 to 48x12x13, 3x3 pad 1 1 1 1, forward" + machine);
 }
 
 TEST(ChooseConvolution, IsNullWhereThereIsNoKernel) {
@@ -624,16 +679,19 @@ TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   if (measured == 0) GTEST_SKIP() << core::skip::kNeedsIdleProcessor;
 }
 
-TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
-  // A shape that no earlier process on this machine has measured.
-  std::string description;
-  ConvolutionShape shape;
-  for (int64_t side = 23; description.empty() || ConvolutionChoices::instance().find(description); ++side) {
-    shape = square(1, 48, side);
+// A shape that no earlier process on this machine has measured, and its description.
+std::pair<ConvolutionShape, std::string> new_shape() {
+  for (int64_t side = 23;; ++side) {
+    const ConvolutionShape shape = square(1, 48, side);
     const KernelOptions rule{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
-    ASSERT_NE(choose_convolution(shape, {}, rule), nullptr);
-    description = rule.choices->all().begin()->first;
+    EXPECT_NE(choose_convolution(shape, {}, rule), nullptr);
+    const std::string description = rule.choices->all().begin()->first;
+    if (!ConvolutionChoices::instance().find(description)) return {shape, description};
   }
+}
+
+TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
+  const auto [shape, description] = new_shape();
   const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
   MeasuringTime& time = MeasuringTime::instance();
   const double left = time.left();
@@ -643,6 +701,36 @@ TEST(ChooseConvolution, FollowsTheRuleWhenTheTimeToMeasureIsUsedUp) {
   EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
   EXPECT_TRUE(kernels.choices->find(description)) << "the run keeps it";
   EXPECT_FALSE(ConvolutionChoices::instance().find(description)) << "the next run measures it";
+}
+
+// There is time to begin, but for nothing beyond warming up. What that took counts as all that was left.
+TEST(ChooseConvolution, SaysThatTheTimeToMeasureIsUsedUp) {
+  const auto [shape, description] = new_shape();
+  const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
+  MeasuringTime& time = MeasuringTime::instance();
+  const double left = time.left();
+  time.spend(left - 1e-9);
+  ::testing::internal::CaptureStderr();
+  const core::log::Level before = core::log::set_level(core::log::Level::kInfo);
+  const uint64_t start = core::work_count();
+  const auto kernel = choose_convolution(shape, {}, kernels);
+  const uint64_t runs = core::work_count() - start;
+  core::log::set_level(before);
+  const std::string said = ::testing::internal::GetCapturedStderr();
+  const double after = time.left();
+  time.spend(after - left);
+  const bool kept = ConvolutionChoices::instance().find(description).has_value();
+  if (said.empty() && kept) GTEST_SKIP() << core::skip::kNeedsIdleProcessor;
+  const std::string expected = fmt::format(
+      "convolutions were measured for {:.3g} s, which is all that this run may: the others follow the rule of "
+      "--deterministic now, and are measured by the next run\n",
+      time.allowed());
+  EXPECT_TRUE(said.ends_with(expected)) << said << "instead of " << expected;
+  EXPECT_NEAR(after, 0, 1e-12);
+  EXPECT_GE(runs, 3U) << "other processes see that it makes progress";
+  EXPECT_EQ(is_winograd(kernel), winograd_by_shape(shape));
+  EXPECT_TRUE(kernels.choices->find(description)) << "the run keeps it";
+  EXPECT_FALSE(kept) << "the next run measures it";
 }
 
 // No map of floats has a kernel for AMX.

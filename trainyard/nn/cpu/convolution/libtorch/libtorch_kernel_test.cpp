@@ -98,6 +98,23 @@ TEST(LibtorchKernel, HasRoomForTheMapsThatItCopies) {
   EXPECT_EQ(make(shape, Direction::kBackwardWeights)->scratch_bytes(), 4160);
 }
 
+// What a plan asks before it lets numbers that are not finite into a kernel.
+TEST(LibtorchKernel, MultipliesPairsAndMixesGroups) {
+  ConvolutionShape shape = in_bfloats(square(2, 32, 32, 8, 8, 3, 1, 1));
+  for (const Direction direction : {Direction::kForward, Direction::kBackwardData, Direction::kBackwardWeights}) {
+    for (const int64_t groups : {1, 2, 32}) {
+      shape.groups = groups;
+      const auto kernel = make(shape, direction);
+      ASSERT_NE(kernel, nullptr) << shape;
+      EXPECT_EQ(kernel->mixes_groups(), groups > 1) << shape;
+      EXPECT_TRUE(kernel->multiplies_pairs());
+      EXPECT_FALSE(kernel->hides_nan());
+      EXPECT_FALSE(kernel->has_plain_gradient());
+      EXPECT_STREQ(kernel->implementation(), "libtorch");
+    }
+  }
+}
+
 TEST(LibtorchKernel, IsMeasuredWithAmxOnly) {
   const ConvolutionShape floats = square(2, 32, 32, 8, 8, 3, 1, 1), sixteens = in_bfloats(floats);
   EXPECT_TRUE(libtorch_by_processor(sixteens, true));
