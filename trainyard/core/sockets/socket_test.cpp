@@ -253,7 +253,7 @@ TEST(Socket, OneTryWaitsForAPortThatDoesNotAnswer) {
   std::vector<Socket> queued;
   bool full = false;
   for (int i = 0; i < 8 && !full; ++i) {
-    std::optional<Socket> next = connect_once("127.0.0.1", port, milliseconds(50));
+    std::optional<Socket> next = connect_once("127.0.0.1", port, milliseconds(300));
     full = !next;
     if (next) queued.push_back(std::move(*next));
   }

@@ -30,8 +30,8 @@ ComplianceFacts compliance_facts(const PreparedRun& run) {
       .graph = run.graph,
       .seed = run.input.seed,
       .batch_size = run.examples_per_global_step(),
-      // What a batch norm sees.
-      .device_batch_size = run.batch_size * (run.options.device.sync_batch_norm ? run.total_replicas() : 1),
+      // Synchronized batch norms see the images of all replicas.
+      .batch_norm_span = run.batch_size * (run.options.device.sync_batch_norm ? run.total_replicas() : 1),
       .train_examples = run.train_examples,
       .validation_examples = run.validation_examples,
       .shuffle_buffer = run.input.shuffle_buffer,

@@ -88,9 +88,7 @@ FineTuningLength fine_tuning_length(int64_t images) {
       static_cast<int64_t>(std::bit_floor(static_cast<uint64_t>(std::max<int64_t>(images / kSteps, 1))));
   const int64_t epochs =
       std::clamp((kImagesInAll + images - 1) / std::max<int64_t>(images, 1), kLeastEpochs, kMostEpochs);
-  return {.batch_size = std::clamp(power_of_two, kLeastBatch, most),
-          .num_epochs = epochs,
-          .early_stop = patience_of(static_cast<double>(epochs))};
+  return {.batch_size = std::clamp(power_of_two, kLeastBatch, most), .num_epochs = epochs};
 }
 
 void settle_fine_tuned_precision(PreparedRun& run) {

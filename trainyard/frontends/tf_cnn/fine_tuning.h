@@ -18,7 +18,6 @@ namespace trainyard::frontends {
 struct FineTuningLength {
   int64_t batch_size = 0;  // images a step, over all devices
   int64_t num_epochs = 0;
-  int64_t early_stop = 0;  // evaluations without a better one, after which the run ends
 };
 // Returns small batches for few images, so that an epoch has about twelve steps or more, and more epochs the fewer
 // images there are: 20,000 images pass in all, but at least 10 and at most 60 epochs.

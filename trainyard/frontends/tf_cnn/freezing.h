@@ -14,8 +14,9 @@ namespace trainyard::frontends {
 // or all layers that predict a detector's boxes and scores.
 [[nodiscard]] std::vector<std::string> head_parameters(const nn::Graph& graph);
 
-// Throws kNotFound for a pattern of the run's options that no parameter matches, and kUnsupported where the devices
-// cannot freeze. Leaves all parameters to train. Call it before anything of an earlier run is touched.
+// Throws kNotFound for a pattern of the run's options that no parameter matches, kUnsupported where the devices cannot
+// freeze, and kInvalidArgument where all parameters are frozen from the first step to the last, or in the first step of
+// a run that replaces another. Leaves all parameters to train. Call it before anything of an earlier run is touched.
 void check_freezing(const PreparedRun& run, train::TowerTrainer& trainer);
 
 // Freezes what the run's options say, from the trainer's next step on, and adds the callback that freezes and thaws at

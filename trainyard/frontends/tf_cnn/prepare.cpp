@@ -344,8 +344,8 @@ bool evaluates_file(const PreparedRun& run) {
 
 namespace {
 
-// Returns a text that differs where a file or a checkpoint has other weights, whose checksums a checkpoint's manifest
-// has.
+// Returns a text that differs where a file or a checkpoint has other weights. A checkpoint's manifest has their
+// checksums.
 std::string values_text(const OpenedModel& opened) {
   if (opened.weights == nullptr) {
     const std::string manifest =

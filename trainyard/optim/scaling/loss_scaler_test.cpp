@@ -197,6 +197,13 @@ TEST(LossScaler, AStepOfSeveralCostsIsOne) {
   EXPECT_TRUE(state.read().found_inf);
   turn(3, true);
   EXPECT_EQ(scaler.scale().item<double>(), 4);
+  // A step that an error has ended between its costs is none of those behind a checkpoint.
+  core::MemoryState saved;
+  scaler.save(saved);
+  turn(kInfinity, false);
+  scaler.load(saved);
+  turn(3, true);
+  EXPECT_EQ(scaler.scale().item<double>(), 4);
 }
 
 }  // namespace

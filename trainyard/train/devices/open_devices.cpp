@@ -163,7 +163,7 @@ OpenDevices open_devices(const std::vector<int>& gpus, const nn::AcceleratorOpti
                                                           .where = "open_devices()",
                                                           .expected = "another GPU for each replica",
                                                           .actual = std::to_string(*gpu) + " again",
-                                                          .remedy = "name fewer GPUs, or larger batches for each"});
+                                                          .remedy = "name each GPU once, and give it larger batches"});
   }
   for (const int gpu : gpus) {
     nn::AcceleratorOptions own = options;

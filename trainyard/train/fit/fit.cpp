@@ -71,13 +71,14 @@ void check_names(const std::string& where, const std::vector<std::shared_ptr<Met
   }
 }
 
-// Returns whether a source of the library is known to have no end. One of a class that derives from it may have an end
-// of its own, in a next() that it overrides.
+// Returns whether a source is known to have no end. One of a class that derives from FunctionSource or GeneratorSource
+// may have an end of its own, in a next() that it overrides.
 bool has_no_end(const data::BatchSource& source) {
   if (typeid(source) == typeid(data::FunctionSource)) return true;
   if (const auto* const tensors = dynamic_cast<const data::TensorSource*>(&source)) return tensors->repeats();
-  if (const auto* const generator = dynamic_cast<const data::GeneratorSource*>(&source)) return generator->repeats();
-  // These end with a source of theirs that ends.
+  const auto* const generator = dynamic_cast<const data::GeneratorSource*>(&source);
+  if (generator != nullptr && typeid(source) == typeid(data::GeneratorSource)) return generator->repeats();
+  // These may end with the first of their sources that ends.
   const auto* const combined = dynamic_cast<const data::CombinedSource*>(&source);
   if (combined == nullptr) return false;
   for (size_t i = 0; i < combined->size(); ++i) {

@@ -1,6 +1,7 @@
 #include "trainyard/train/session/training_session.h"
 
 #include <exception>
+#include <set>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
@@ -171,21 +172,23 @@ void TrainingSession::run(const std::function<void()>& work) {
 
 namespace {
 
-// Returns the step that an evaluation tells the other ranks: none for the first one, which `evaluated` then says.
-int64_t step_of_evaluation(bool& evaluated, int64_t global_step) {
-  return std::exchange(evaluated, true) ? global_step : -1;
+// Returns the step that an evaluation tells the other ranks: none for the first one of `source`, which is then one of
+// `evaluated`.
+int64_t step_of_evaluation(const data::BatchSource* source, std::set<const data::BatchSource*>& evaluated,
+                           int64_t global_step) {
+  return evaluated.insert(source).second ? -1 : global_step;
 }
 
 }  // namespace
 
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own) {
-  begin_rank_evaluation(ranks(), step_of_evaluation(evaluated_, trainer_.global_step()), parameters);
+  begin_rank_evaluation(ranks(), step_of_evaluation(nullptr, evaluated_, trainer_.global_step()), parameters);
   return evaluate_over_ranks(ranks(), own);
 }
 
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, Evaluator& evaluator, data::BatchSource& source,
                                      bool shared) {
-  begin_rank_evaluation(ranks(), step_of_evaluation(evaluated_, trainer_.global_step()), parameters);
+  begin_rank_evaluation(ranks(), step_of_evaluation(&source, evaluated_, trainer_.global_step()), parameters);
   shared = shared && shares_batches(ranks(), source);
   const auto own = [&] {
     if (shared) return evaluate_own_batches(*ranks(), evaluator, source);

@@ -27,6 +27,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -112,9 +113,9 @@ class TrainingSession {
   // Trains; may be called again for the epochs that follow.
   void train(const LoopOptions& loop) { trainer_.train(loop); }
 
-  // Collective: evaluates `parameters` on all ranks; the first evaluation has the time of a first step
-  // (RankDeadlines::start). `own` evaluates this rank's part. Throws kCancelled where one of them was stopped, and what
-  // `own` throws.
+  // Collective: evaluates `parameters` on all ranks; the first evaluation, and that of each source, has the time of a
+  // first step (RankDeadlines::start). `own` evaluates this rank's part. Throws kCancelled where one of them was
+  // stopped, and what `own` throws.
   Evaluation evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own);
   // Collective: does the same with all samples of `source`, which ends. With `shared`, and where shares_batches()
   // holds, each rank reads its part of them, else each reads all.
@@ -165,7 +166,7 @@ class TrainingSession {
   std::optional<RunLock> lock_;             // outlives all that writes into the directory
   std::shared_ptr<CheckpointQueue> queue_;  // writes checkpoints in the background; null: nothing is saved
   int64_t first_step_ = 0;
-  bool evaluated_ = false;  // with the other ranks
+  std::set<const data::BatchSource*> evaluated_;  // sources of evaluate(); null: that without one
   std::shared_ptr<CutEvaluation> cut_;
   std::shared_ptr<ValidationRecord> record_;
   std::shared_ptr<BestKeeper> best_;

@@ -480,7 +480,7 @@ TEST(TrainingSession, AFirstEvaluationHasTheTimeOfAFirstStep) {
       nn::ParameterSet parameters;
       EXPECT_NO_THROW({
         const Evaluation all = session.evaluate(parameters, [rank] {
-          if (rank == 1) std::this_thread::sleep_for(std::chrono::seconds(2));
+          if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(900));
           return Evaluation{.samples = 1};
         });
         EXPECT_EQ(all.samples, 2) << rank;

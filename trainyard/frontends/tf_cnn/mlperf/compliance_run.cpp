@@ -53,7 +53,7 @@ void ComplianceRun::begin_training() {
   log_->write("run_set_random_seed", number(static_cast<int64_t>(facts_.seed)));
   log_->write("input_order");
   log_->write("input_batch_size", number(facts_.batch_size));
-  log_->write("input_bn_span", number(facts_.device_batch_size));
+  log_->write("input_bn_span", number(facts_.batch_norm_span));
   log_->write("preproc_num_train_examples", number(facts_.train_examples));
   if (facts_.detector) {
     write_default_boxes(*log_);

@@ -23,7 +23,7 @@ namespace trainyard::frontends {
 struct ComplianceFacts {
   nn::Graph graph{};
   uint64_t seed = 0;
-  int64_t batch_size = 0, device_batch_size = 0;        // images of a global step, and that a batch norm sees
+  int64_t batch_size = 0, batch_norm_span = 0;          // images of a global step, and that a batch norm sees
   int64_t train_examples = 0, validation_examples = 0;  // of an epoch
   std::optional<data::TransformOptions> images{};       // of training; unset: synthetic, or a custom data set
   int64_t shuffle_buffer = 0;                           // samples

@@ -108,17 +108,17 @@ core::TempDir* FineTuning::temp = nullptr;
 TEST(FineTuningLength, FollowsFromTheNumberOfImages) {
   const auto of = [](int64_t images) {
     const FineTuningLength length = fine_tuning_length(images);
-    return std::vector<int64_t>{length.batch_size, length.num_epochs, length.early_stop};
+    return std::vector<int64_t>{length.batch_size, length.num_epochs};
   };
-  EXPECT_THAT(of(1), ElementsAre(8, 60, 15));
-  EXPECT_THAT(of(40), ElementsAre(8, 60, 15));
-  EXPECT_THAT(of(200), ElementsAre(16, 60, 15));
-  EXPECT_THAT(of(500), ElementsAre(32, 40, 10));
-  EXPECT_THAT(of(910), ElementsAre(32, 22, 6)) << "both are rounded up";
-  EXPECT_THAT(of(1000), ElementsAre(32, 20, 5));
-  EXPECT_THAT(of(4999), ElementsAre(32, 10, 5));
-  EXPECT_THAT(of(5000), ElementsAre(64, 10, 5));
-  EXPECT_THAT(of(1'000'000), ElementsAre(64, 10, 5));
+  EXPECT_THAT(of(1), ElementsAre(8, 60));
+  EXPECT_THAT(of(40), ElementsAre(8, 60));
+  EXPECT_THAT(of(200), ElementsAre(16, 60));
+  EXPECT_THAT(of(500), ElementsAre(32, 40));
+  EXPECT_THAT(of(910), ElementsAre(32, 22)) << "rounded up";
+  EXPECT_THAT(of(1000), ElementsAre(32, 20));
+  EXPECT_THAT(of(4999), ElementsAre(32, 10));
+  EXPECT_THAT(of(5000), ElementsAre(64, 10));
+  EXPECT_THAT(of(1'000'000), ElementsAre(64, 10));
 }
 
 TEST_F(FineTuning, SetsWhatNoFlagSays) {

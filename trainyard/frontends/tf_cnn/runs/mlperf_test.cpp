@@ -135,7 +135,7 @@ ComplianceFacts facts_of_ten_images() {
   return {.graph = b.build(b.linear("fc", b.flatten("flat", b.input()), {.out_features = 2})),
           .seed = 7,
           .batch_size = 4,
-          .device_batch_size = 2,
+          .batch_norm_span = 2,
           .train_examples = 10,
           .validation_examples = 6};
 }
@@ -388,9 +388,9 @@ TEST(MlPerf, ATrainingWithEvaluationsHasTheOriginalsLines) {
 TEST(MlPerf, SynchronizedBatchNormsSpanTheImagesOfAllReplicas) {
   TfCnnOptions params = two_steps();
   params.device.replicas = 2;
-  EXPECT_EQ(compliance_facts(prepare(params)).device_batch_size, 2);
+  EXPECT_EQ(compliance_facts(prepare(params)).batch_norm_span, 2);
   params.device.sync_batch_norm = true;
-  EXPECT_EQ(compliance_facts(prepare(params)).device_batch_size, 4);
+  EXPECT_EQ(compliance_facts(prepare(params)).batch_norm_span, 4);
 }
 
 TEST(MlPerf, SuccessIsThatTheGoalWasReached) {

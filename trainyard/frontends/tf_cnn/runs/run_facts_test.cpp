@@ -246,7 +246,7 @@ TEST(ComplianceFacts, AreThoseOfTheRun) {
   ComplianceFacts facts = compliance_facts(run);
   EXPECT_EQ(facts.seed, 9U);
   EXPECT_EQ(facts.batch_size, 16);
-  EXPECT_EQ(facts.device_batch_size, 8);
+  EXPECT_EQ(facts.batch_norm_span, 8);
   EXPECT_EQ(facts.train_examples, 80);
   EXPECT_EQ(facts.validation_examples, 30);
   EXPECT_EQ(facts.shuffle_buffer, 77);
@@ -333,7 +333,7 @@ TEST(ComplianceFacts, CountTheImagesOfAllProcesses) {
     run.replicas = 3;
     const ComplianceFacts facts = compliance_facts(run);
     EXPECT_EQ(facts.batch_size, 8 * 3 * 2);
-    EXPECT_EQ(facts.device_batch_size, 8);
+    EXPECT_EQ(facts.batch_norm_span, 8);
   });
 }
 
