@@ -175,7 +175,7 @@ TEST(LearningRate, SaysWhichRateItRefuses) {
 }
 
 TEST(LearningRate, APiecewiseScheduleMayHaveBlanks) {
-  expect_rates(piecewise(parse_piecewise(" 1 ; 3  ;  .1 "), 10), {{0, 1.0}, {30, 1.0}, {31, 0.1}});
+  expect_rates(piecewise(parse_piecewise(" 1 ; 3  ;  .1 "), 10), {{0, 1.0}, {29, 1.0}, {30, 0.1}});
 }
 
 TEST(LearningRate, ValuesThatCannotBeAreRefused) {

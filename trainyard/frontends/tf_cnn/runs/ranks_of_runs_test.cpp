@@ -170,11 +170,12 @@ TEST(RanksOfRuns, OfParameterServersAtTheirOwnPaceWaitForTheWarmupOfAll) {
   if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
   TfCnnOptions options = three_steps();
   options.steps.num_warmup_batches = 1;
-  options.device.cluster.cross_replica_sync = false;
   const parallel::ParameterServer::MakeOptimizers make{make_optimizer(options)};
   parallel::ServerCluster cluster({.workers = 2, .mode = parallel::ServerMode::kAsynchronous}, make);
-  const std::array<OfRank, 2> results =
-      train_on_both(options, [&](PreparedRun& run, int rank) { run.device.servers = cluster.join(rank); });
+  const std::array<OfRank, 2> results = train_on_both(options, [&](PreparedRun& run, int rank) {
+    run.options.device.cluster.cross_replica_sync = false;
+    run.device.servers = cluster.join(rank);
+  });
   cluster.wait();
   for (const OfRank& each : results) {
     EXPECT_THAT(each.lines, HasSubstr("\nWaiting for other replicas to finish warm up\n"));
