@@ -88,7 +88,7 @@ TEST(SizedExecutor, TakesTheNetworkWhoseInputsFit) {
               HasSubstr("the input 'depth' does not fit the model: two: expected a batch of [3, 6, 6] of a float type, "
                         "got [2, 3, 6, 8]"));
   EXPECT_EQ(core::message_of([&] {
-              executor->run({{"images", at::randn({2, 3, 8, 6})}}, {});
+              executor->run({{"images", at::randn({2, 3, 6, 6})}}, {});
             }),
             "the input 'depth' is missing: two: expected images, depth, got images");
   EXPECT_EQ(run({2, 3, 8, 6}, {2, 3, 8, 6}), "no error");
