@@ -19,7 +19,7 @@ function(external name pattern archives)
   set(prefix ${CMAKE_BINARY_DIR}/libraries/${name})
   list(TRANSFORM archives PREPEND ${prefix}/lib/ OUTPUT_VARIABLE paths)
   ExternalProject_Add(${name}_external SOURCE_DIR ${source} BINARY_DIR ${CMAKE_BINARY_DIR}/libraries/${name}-build
-    CMAKE_ARGS -DCMAKE_INSTALL_PREFIX=${prefix} -DCMAKE_INSTALL_LIBDIR=lib -DCMAKE_BUILD_TYPE=None
+    CMAKE_ARGS -DCMAKE_INSTALL_PREFIX=${prefix} -DCMAKE_INSTALL_LIBDIR=${prefix}/lib -DCMAKE_BUILD_TYPE=None
       -DCMAKE_C_COMPILER=${CMAKE_C_COMPILER} -DCMAKE_CXX_COMPILER=${CMAKE_CXX_COMPILER} -DCMAKE_C_FLAGS=${flags}
       -DCMAKE_TRY_COMPILE_TARGET_TYPE=STATIC_LIBRARY -DBUILD_SHARED_LIBS=OFF ${ARGN}
     BUILD_COMMAND ${CMAKE_COMMAND} --build . -j 1 BUILD_BYPRODUCTS ${paths})
@@ -31,7 +31,8 @@ endfunction()
 external(jpeg "libjpeg-turbo-*" libjpeg.a -DWITH_SIMD=OFF -DENABLE_SHARED=OFF -DWITH_TURBOJPEG=OFF)
 external(tiff "tiff-*" libtiff.a -Dzlib=OFF -Djpeg=OFF -Dzstd=OFF -Dlzma=OFF -Dlibdeflate=OFF -Dwebp=OFF -Djbig=OFF -Dlerc=OFF
   -Dcxx=OFF -Dtiff-tools=OFF -Dtiff-tests=OFF -Dtiff-contrib=OFF -Dtiff-docs=OFF)
-external(webp "libwebp-*" "libwebpdemux.a;libwebp.a" -DWEBP_ENABLE_SIMD=OFF -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF
+# Its vector code is intrinsics, which the sanitizer follows; without it, it compiles by -mno-sse2, which has no floating point.
+external(webp "libwebp-*" "libwebpdemux.a;libwebp.a" -DWEBP_BUILD_ANIM_UTILS=OFF -DWEBP_BUILD_CWEBP=OFF
   -DWEBP_BUILD_DWEBP=OFF -DWEBP_BUILD_GIF2WEBP=OFF -DWEBP_BUILD_IMG2WEBP=OFF -DWEBP_BUILD_VWEBP=OFF -DWEBP_BUILD_WEBPINFO=OFF
   -DWEBP_BUILD_WEBPMUX=OFF -DWEBP_BUILD_EXTRAS=OFF)
 
