@@ -205,9 +205,13 @@ NpyArray read_npy(const core::ReadableFile& file) {
                        .remedy = "write the file again with numpy.save"});
   }
   const uint64_t header_at = version == 1 ? 10 : 12;
+  if (file.size() < header_at) {
+    throw corrupt_npy(file, 8, "file ends within the length of its header", fmt::format("{} bytes", header_at),
+                      fmt::format("{}", file.size()));
+  }
   const uint64_t header_bytes =
       version == 1 ? load_little_endian<uint16_t>(start.data() + 8) : load_little_endian<uint32_t>(start.data() + 8);
-  const uint64_t limit = std::min(kMaxNpyHeaderBytes, file.size() - std::min(header_at, file.size()));
+  const uint64_t limit = std::min(kMaxNpyHeaderBytes, file.size() - header_at);
   if (header_bytes > limit) {
     throw corrupt_npy(file, 8, "header of the array is too long", fmt::format("at most {} bytes", limit),
                       fmt::format("{}", header_bytes));

@@ -132,6 +132,11 @@ TEST(Npy, SaysWhereAFileIsWrongAndByHowMuch) {
   EXPECT_THAT(message(good + "x"), core::Says("at offset 128: expected 24 bytes for float32 of shape [2, 3], got 25"));
   EXPECT_THAT(message(file_of("{}", "").replace(8, 1, "\x10")),
               core::Says("too long: memory at offset 8: expected at most 2 bytes, got 16"));
+  // Version 2 has four bytes of length.
+  for (const size_t size : {size_t{10}, size_t{11}}) {
+    EXPECT_THAT(message("\x93NUMPY\x02" + std::string(size - 7, '\0')),
+                core::Says(fmt::format("length of its header: memory at offset 8: expected 12 bytes, got {}", size)));
+  }
   EXPECT_THAT(message(file_of("{'descr': 1", "")), core::Says("memory at offset 20: expected ''', got \"1\""));
   EXPECT_THAT(message(file_of("{'descr': '<f4' 'shape'", "")),
               core::Says("malformed: memory at offset 26: expected '}', got \"'shape'\""));

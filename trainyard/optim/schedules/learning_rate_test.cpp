@@ -174,6 +174,12 @@ TEST(LearningRate, SaysWhichRateItRefuses) {
             "a piece of the learning rate" + range + "-3");
 }
 
+TEST(LearningRate, StepsOfEpochsHaveABound) {
+  EXPECT_EQ(whole_steps(10.5, 3), 31);
+  EXPECT_EQ(whole_steps(1e10, 1e10), 4'000'000'000'000'000'000);
+  EXPECT_EQ(whole_steps(1e10, -1e10), -4'000'000'000'000'000'000);
+}
+
 TEST(LearningRate, APiecewiseScheduleMayHaveBlanks) {
   expect_rates(piecewise(parse_piecewise(" 1 ; 3  ;  .1 "), 10), {{0, 1.0}, {29, 1.0}, {30, 0.1}});
 }
