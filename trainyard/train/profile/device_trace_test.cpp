@@ -1,4 +1,6 @@
 // Recorded steps on an accelerator that is a fake on the CPU, and tells what it ran: whose it is, the trace, the table.
+#include <chrono>
+
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -161,6 +163,16 @@ TEST(DeviceTrace, PrintsTablesOfItsTimes) {
   EXPECT_NEAR(json["kernels"][0]["seconds"].get<double>(), 480e-6, 1e-12);
   EXPECT_NEAR(json["outside_seconds"]["idle"].get<double>(), 210e-6, 1e-12);
   EXPECT_FALSE(json["outside_seconds"].contains("input")) << "what the host waits for is not the device's time";
+}
+
+TEST(DeviceTrace, StartsAtTheWallClocksTimeOfTheFirstStep) {
+  const std::vector<StepRecord> steps{sample_step()};
+  const auto nanoseconds = [](auto duration) {
+    return std::chrono::duration_cast<std::chrono::nanoseconds>(duration).count();
+  };
+  const int64_t ago = nanoseconds(RecordClock::now() - steps.front().trainer.parts.back().begin);
+  const int64_t now = nanoseconds(std::chrono::system_clock::now().time_since_epoch());
+  EXPECT_NEAR(static_cast<double>(step_trace(steps, tiny_graph()).start_unix_ns - (now - ago)), 0, 10e9);
 }
 
 TEST(DeviceTrace, HasATrackAStreamAndFlowsFromTheHandOver) {
