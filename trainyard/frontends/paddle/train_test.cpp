@@ -1,6 +1,7 @@
 // What a run says and leaves: lines, the report, checkpoints and how it goes on from them.
 #include "trainyard/frontends/paddle/train.h"
 
+#include <algorithm>
 #include <chrono>
 #include <cmath>
 #include <cstdio>
@@ -170,6 +171,18 @@ class TrainAndEvaluate : public ::testing::Test {
   core::TempDir own_;
   ProgramResult result_;
 };
+
+// Files are read class by class, and the whole epoch is in the buffer that batches are drawn from.
+TEST_F(TrainAndEvaluate, AnEpochIsShuffledAsAWhole) {
+  Arguments args = arguments("shuffled");
+  args.batch_size = kTrainImages;
+  const std::vector<data::Batch> batches = build_dataloader(args, Mode::kTrain).source()->next();
+  const at::Tensor labels = batches.at(0).labels().to(at::kLong);
+  const std::vector<int64_t> order(labels.data_ptr<int64_t>(), labels.data_ptr<int64_t>() + labels.numel());
+  for (int64_t label = 0; label < kClasses; ++label)
+    EXPECT_EQ(std::ranges::count(order, label), kTrainImages / kClasses);
+  EXPECT_FALSE(std::ranges::is_sorted(order));
+}
 
 TEST_F(TrainAndEvaluate, SaysAndSavesWhatItDid) {
   Arguments args = arguments("run");
