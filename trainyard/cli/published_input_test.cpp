@@ -2,6 +2,7 @@
 // probabilities of pictures.
 #include "trainyard/frontends/model/published_input.h"
 
+#include <array>
 #include <fstream>
 #include <map>
 #include <sstream>
@@ -96,6 +97,26 @@ TEST(PublishedInput, IsThatOfTorchvisionsOwnTransforms) {
   EXPECT_GT(compared, 50);
   EXPECT_FALSE(frontends::torchvision_input("mine.pth", {.name = "resnet50", .equals = "tf_cnn_benchmarks resnet50"}));
   EXPECT_TRUE(frontends::torchvision_input("mine.pth", models::find_model("resnet50_v1.5", "imagenet")));
+}
+
+// torchvision's detection/ssd.py: the whole image in its square, image_mean of 0.48235, 0.45882, 0.40784 and image_std
+// of 1/255.
+TEST(PublishedInput, OfSsd300IsTheWholeImageMinusItsMean) {
+  const auto published = frontends::torchvision_input("weights/ssd300_vgg16_coco-b556d3b4.pth",
+                                                      models::find_model("ssd300_vgg16", "coco"));
+  ASSERT_TRUE(published);
+  const data::TransformOptions& input = published->input;
+  EXPECT_EQ(input.height, 300);
+  EXPECT_EQ(input.width, 300);
+  EXPECT_FALSE(input.training);
+  EXPECT_EQ(input.resize_method, "bilinear");
+  EXPECT_TRUE(input.resize_half_pixel_centers);
+  constexpr std::array<double, 3> kMean = {0.48235, 0.45882, 0.40784};
+  for (size_t c = 0; c < kMean.size(); ++c) {
+    EXPECT_EQ(input.normalization.scale[c], 1);
+    EXPECT_NEAR(input.normalization.shift[c], -255 * kMean[c], 1e-4);
+  }
+  EXPECT_THAT(published->choice, HasSubstr("all of the image to 300x300, pixels minus a mean"));
 }
 
 // torchvision's probabilities of the pictures, by the file of weights and the name of the model alone.
