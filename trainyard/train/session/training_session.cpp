@@ -6,11 +6,9 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/core/files/file_system.h"
 #include "trainyard/parallel/process_group/rank_agreement.h"
 #include "trainyard/parallel/process_group/shared_outcome.h"
 #include "trainyard/train/callbacks/agreement_callback.h"
-#include "trainyard/train/checkpoint/checkpoint_names.h"
 #include "trainyard/train/loop/rank_times.h"
 #include "trainyard/train/session/gather_state_callback.h"
 #include "trainyard/train/session/rank_evaluation.h"
@@ -222,19 +220,9 @@ std::optional<CheckpointInfo> TrainingSession::save() {
 }
 
 std::optional<CheckpointInfo> TrainingSession::save_alone_in(const std::string& directory) {
-  CheckpointStore store(directory, /*max_to_keep=*/0);
-  std::optional<CheckpointInfo> saved = save_into(store);
-  if (!saved) return saved;
-  core::FileSystem& files = store.files();
-  for (const CheckpointInfo& other : store.list()) {
-    if (other.path == saved->path) continue;
-    // Renamed first: what a stop leaves half removed must not look like a damaged checkpoint. The next save removes it.
-    const std::string plain = core::join_path(directory, checkpoint_name(other.global_step));
-    const std::string leftover = checkpoint_path_for(CheckpointPurpose::kTemporary, plain);
-    files.rename(other.path, leftover);
-    files.remove_tree(leftover);
-  }
-  return saved;
+  // One is kept: that which is saved, though another may have come further.
+  CheckpointStore store(directory, /*max_to_keep=*/1);
+  return save_into(store);
 }
 
 RunSummary TrainingSession::summary() {

@@ -185,6 +185,17 @@ TEST(RanksOfRuns, OfParameterServersAtTheirOwnPaceWaitForTheWarmupOfAll) {
   }
 }
 
+// Opens the weights as an evaluation of one of several ranks does, and returns what it refuses; "no error": nothing.
+std::string evaluated_by(const Group& group, const std::string& weights) {
+  PreparedRun run;
+  run.options.mode = RunMode::kEvaluation;
+  run.options.weights = weights;
+  run.model = &models::find_model("lenet", "imagenet");
+  run.input.dataset = "imagenet";
+  run.device.processes = group;
+  return core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
+}
+
 // Each reads a file of its own: of two, the result would be the mean over the images of two models.
 TEST(RanksOfRuns, OfAnEvaluationReadTheSameWeights) {
   const core::TempDir temp;
@@ -195,13 +206,7 @@ TEST(RanksOfRuns, OfAnEvaluationReadTheSameWeights) {
   }
   for (const bool same : {true, false}) {
     parallel::on_ranks(2, [&](const Group& group) {
-      PreparedRun run;
-      run.options.mode = RunMode::kEvaluation;
-      run.options.weights = temp.file(same ? "0" : std::to_string(group->rank()));
-      run.model = &models::find_model("lenet", "imagenet");
-      run.input.dataset = "imagenet";
-      run.device.processes = group;
-      const std::string said = core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
+      const std::string said = evaluated_by(group, temp.file(same ? "0" : std::to_string(group->rank())));
       EXPECT_THAT(said,
                   HasSubstr(same ? "no error" : "the values of the evaluated weights: rank 1: expected 1 tensors"));
     });
@@ -223,13 +228,7 @@ TEST(RanksOfRuns, OfAnEvaluationReadTheSameCheckpoint) {
   }
   for (const bool same : {true, false}) {
     parallel::on_ranks(2, [&](const Group& group) {
-      PreparedRun run;
-      run.options.mode = RunMode::kEvaluation;
-      run.options.weights = temp.file(same ? "0" : std::to_string(group->rank()));
-      run.model = &models::find_model("lenet", "imagenet");
-      run.input.dataset = "imagenet";
-      run.device.processes = group;
-      const std::string said = core::message_of([&] { EXPECT_NE(open_evaluated_model(run), nullptr); });
+      const std::string said = evaluated_by(group, temp.file(same ? "0" : std::to_string(group->rank())));
       EXPECT_THAT(said, HasSubstr(same ? "no error"
                                        : "the values of the evaluated weights: rank 1: expected a checkpoint of "
                                          "step 5, "));

@@ -15,6 +15,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/testing/label_sets.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/parallel/testing/on_ranks.h"
@@ -72,22 +73,13 @@ TEST(SavedRunOfARun, HasWhatTheRunIsAndWhatItsDataAre) {
   EXPECT_EQ(saved.optimizer, "sgd");
 }
 
-// Images with any number of labels.
-class LabelSets : public data::Dataset {
- public:
-  int64_t size() const override { return 1; }
-  core::Result<data::Record> read(int64_t) const override { return data::Record(); }
-  int64_t label_count() const override { return 3; }
-  bool has_label_sets() const override { return true; }
-};
-
 TEST(SavedRunOfARun, HasWhatTheRunHasChosen) {
   PreparedRun run = run_of(Dialect::kTfCnnBenchmarks);
   run.options.mode = RunMode::kForwardOnly;
   run.options.batch_size = kLargestBatch;
   run.options.fine_tune = FineTuneOptions{.batch_size = 8, .num_epochs = 9, .early_stop = 4};
   run.options.update.optimizer = "torch_adamw";
-  run.train_data = std::make_shared<LabelSets>();
+  run.train_data = std::make_shared<data::LabelSets>();
   const SavedRunOptions saved = saved_by(run);
   EXPECT_TRUE(saved.label_sets);
   EXPECT_FALSE(saved.trains);

@@ -9,6 +9,7 @@
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/datasets/dataset.h"
+#include "trainyard/data/testing/label_sets.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/models/registry/model_registry.h"
 
@@ -191,19 +192,10 @@ TEST(MatchedBoxesTask, HasNothingToEvaluate) {
   }
 }
 
-// Images with any number of labels.
-class LabelSets : public data::Dataset {
- public:
-  int64_t size() const override { return 1; }
-  core::Result<data::Record> read(int64_t) const override { return data::Record(); }
-  int64_t label_count() const override { return 3; }
-  bool has_label_sets() const override { return true; }
-};
-
 TEST(LabelSetTask, RefusesEachOptionOfImagesWithOneLabel) {
   const auto run_of_sets = [] {
     PreparedRun run = run_of("lenet", "imagenet");
-    run.train_data = std::make_shared<LabelSets>();
+    run.train_data = std::make_shared<data::LabelSets>();
     return run;
   };
   PreparedRun plain = run_of_sets();
@@ -240,7 +232,7 @@ TEST(RefusedOptionOfATask, SaysWhatTheDataHaveAndWhatToDo) {
   EXPECT_NO_THROW(refuse_option(run, false, "--tta", "images of one label"));
   EXPECT_EQ(detail().where, "lenet");
   EXPECT_EQ(detail().actual, "boxes of objects in images");
-  run.validation_data = std::make_shared<LabelSets>();
+  run.validation_data = std::make_shared<data::LabelSets>();
   run.input.labels_csv = "table.csv";
   EXPECT_EQ(detail().where, "table.csv");
   EXPECT_EQ(detail().actual, "any number of labels an image");
