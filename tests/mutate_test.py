@@ -1,4 +1,4 @@
-"""Tests of scripts/mutate on a small project with planted gaps in its tests, and of the rules of scripts/mutation_rules.py.
+"""Tests of scripts/mutate and scripts/mutate_room on a small project with planted gaps in its tests, and of their rules.
 
 usage: mutate_test.py [-v]       run by CTest; needs Python, CMake, Ninja, a compiler and GoogleTest
 """
@@ -16,6 +16,7 @@ import unittest
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 sys.path.insert(0, str(ROOT / "scripts"))
 import mutation_rules  # noqa: E402
+import mutation_switches  # noqa: E402
 
 CMAKE = """
 cmake_minimum_required(VERSION 3.25)
@@ -103,6 +104,23 @@ TEST(Far, Doubles) { EXPECT_EQ(small::doubled(4), 8); }
 """
 
 
+def make_project(test_class, limits=LIMITS):
+    """A configured project of one room in a folder that is removed behind the class's tests."""
+    folder = tempfile.TemporaryDirectory()
+    test_class.addClassCleanup(folder.cleanup)
+    root = pathlib.Path(folder.name).resolve()
+    base = root / "trainyard/core/base"
+    base.mkdir(parents=True)
+    (root / "tests").mkdir()
+    (base.parent / "far").mkdir()
+    (root / "CMakeLists.txt").write_text(CMAKE)
+    for name, text in (("limits.h", LIMITS_H), ("limits.cpp", limits), ("user.cpp", USER), ("limits_test.cpp", LIMITS_TEST),
+                       ("user_test.cpp", USER_TEST), ("../far/far_test.cpp", FAR_TEST)):
+        (base / name).write_text(text)
+    subprocess.run(["cmake", "-G", "Ninja", "-S", root, "-B", root / "build"], check=True, capture_output=True)
+    return root
+
+
 class Rules(unittest.TestCase):
     def changed(self, text, rule):
         """What the lines with a mistake of this rule become."""
@@ -162,19 +180,8 @@ class Rules(unittest.TestCase):
 class Mutate(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
-        cls.folder = tempfile.TemporaryDirectory()
-        cls.addClassCleanup(cls.folder.cleanup)
-        cls.root = pathlib.Path(cls.folder.name).resolve()
-        base = cls.root / "trainyard/core/base"
-        base.mkdir(parents=True)
-        (cls.root / "tests").mkdir()
-        (base.parent / "far").mkdir()
-        (cls.root / "CMakeLists.txt").write_text(CMAKE)
-        for name, text in (("limits.h", LIMITS_H), ("limits.cpp", LIMITS), ("user.cpp", USER), ("limits_test.cpp", LIMITS_TEST),
-                           ("user_test.cpp", USER_TEST), ("../far/far_test.cpp", FAR_TEST)):
-            (base / name).write_text(text)
-        cls.file = base / "limits.cpp"
-        subprocess.run(["cmake", "-G", "Ninja", "-S", cls.root, "-B", cls.root / "build"], check=True, capture_output=True)
+        cls.root = make_project(cls)
+        cls.file = cls.root / "trainyard/core/base/limits.cpp"
 
     def setUp(self):
         self.before = self.file.read_bytes(), self.file.stat().st_mtime_ns
@@ -353,6 +360,85 @@ class Mutate(unittest.TestCase):
     def test_refuses_what_it_cannot_mutate(self):
         for name in ("trainyard/core/base/limits_test.cpp", "trainyard/core/base/limits.h", "CMakeLists.txt", "nothing.cpp"):
             self.assertEqual(self.mutate(self.root / name)[0], 2, name)
+
+
+class Switches(unittest.TestCase):
+    def units(self, line):
+        """What is written twice for each mutant of a line, with the kind of each."""
+        text = "void f() {\n  %s\n}\n" % line
+        source = mutation_switches.Source(text)
+        found = [source.unit(mutant) for mutant in mutation_rules.mutants(text)]
+        return {(text[unit.start:unit.end], unit.kind) for unit in found if unit}
+
+    def test_the_innermost_part_that_may_be_written_twice_is_wrapped(self):
+        for line, expected in (
+                ("x = a + b;", {("x = a + b;", "statement")}),
+                ("const auto x = a + b;", {("a + b", "value")}),
+                ("return a < b;", {("return a < b;", "leaving")}),
+                ("if (a < b) c = d * e;", {("a < b", "condition"), ("c = d * e;", "statement")}),
+                ("if (const auto x = g(a - b); x < c) return;", {("g(a - b)", "value"), ("x < c", "condition")}),
+                ("for (int i = a - b; i < n; i += 2) {}", {("a - b", "value"), ("i < n", "condition"), ("i += 2", "effect")}),
+                ("for (int i : g(a - b)) {}", {("g(a - b)", "value")}),
+                ("Thing thing(a + b, c);", {("a + b", "value")}),
+                ("call([&] { return a < b; });", {("call([&] { return a < b; });", "statement"), ("return a < b;", "leaving")}),
+                ("x = {.first = 1, .second = a - b};", {("x = {.first = 1, .second = a - b};", "statement")}),
+                ("const Thing thing{.first = a - b};", {("a - b", "value")})):
+            with self.subTest(line):
+                self.assertEqual(self.units(line), expected)
+
+    def test_an_error_of_the_compiler_is_blamed_on_the_mutants_of_its_line(self):
+        text = "int f(int a) {\n  return a + 1;\n}\n"
+        numbered = list(enumerate(mutation_rules.mutants(text), 1))
+        switched = mutation_switches.Switched(text, numbered)
+        for number, _ in numbered:
+            line = next(at for at, numbers in enumerate(switched.lines, 1) if numbers == {number})
+            self.assertEqual(switched.blamed("f.cpp", f"f.cpp:{line}:7: error: no match"), {number})
+        self.assertEqual(switched.blamed("f.cpp", "g.cpp:1:1: error: no match"), set())
+
+
+class MutateRoom(unittest.TestCase):
+    UNREACHED = "int never(int value) {\n  return value + 1;\n}\n}  // namespace small\n"
+
+    @classmethod
+    def setUpClass(cls):
+        cls.root = make_project(cls, LIMITS.replace("}  // namespace small\n", cls.UNREACHED))
+
+    def mutate_room(self, *arguments):
+        command = [sys.executable, ROOT / "scripts/mutate_room", f"--root={self.root}", "--jobs=2", *map(str, arguments)]
+        done = subprocess.run(command, cwd=self.root, capture_output=True, text=True)
+        self.assertEqual([path for path in (self.root / "build/mutants").rglob("*") if path.is_file()], [], "files were left")
+        return done.returncode, done.stdout + done.stderr
+
+    def test_each_line_has_a_mistake_and_what_new_tests_find_is_seen(self):
+        log = self.root / "log.jsonl"
+        code, output = self.mutate_room("core", f"--log={log}")
+        self.assertEqual(code, 1, output)
+        self.assertIn("left out: Limits.FailsAnyway", output)
+        entries = {(pathlib.Path(entry["file"]).name, entry["line"]): entry for entry in map(json.loads, log.read_text().splitlines())}
+        self.assertEqual(sorted(entries), [("limits.cpp", line) for line in (5, 9, 13, 17, 18, 19, 20, 25, 27)] + [("user.cpp", 5)], output)
+        states = {key: (entry["state"], entry["test"]) for key, entry in entries.items()}
+        self.assertEqual(states["limits.cpp", 13], ("survived", ""))
+        self.assertEqual(states["limits.cpp", 27], ("unreached", ""))
+        self.assertEqual(states["limits.cpp", 25], ("killed", "Far.Doubles"))
+        self.assertEqual(states["limits.cpp", 9][0], "killed")
+        self.assertEqual(states["limits.cpp", 20], ("killed", "Limits.CountsDown"))
+
+        test = self.root / "trainyard/core/base/limits_test.cpp"
+        test.write_text(LIMITS_TEST.replace("EXPECT_TRUE(small::enough(9, 5));", "EXPECT_TRUE(small::enough(5, 5));"))
+        self.addCleanup(lambda: test.write_text(LIMITS_TEST))
+        code, output = self.mutate_room("core", f"--again={log}")
+        self.assertEqual(code, 1, output)
+        self.assertIn("1 killed, 1 survived, 1 unreached; 0 not made in the time", output)
+
+    def test_what_a_log_holds_is_not_made_again(self):
+        log = self.root / "short.jsonl"
+        code, output = self.mutate_room("core", "--minutes=0", f"--log={log}")
+        self.assertIn("0 killed, 0 survived, 1 unreached; 9 not made in the time", output)
+        code, output = self.mutate_room("core", f"--log={log}")
+        self.assertIn(", 0 unreached; 0 not made in the time", output)
+        code, output = self.mutate_room("core", f"--log={log}")
+        self.assertEqual(code, 2, output)
+        self.assertIn("no mistake is left to make in trainyard/core", output)
 
 
 if __name__ == "__main__":
