@@ -2,17 +2,23 @@
 // the library calls; all sockets are of TCP and do not block.
 #include <algorithm>
 #include <cerrno>
+#include <csignal>
+#include <cstdarg>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
 
+#include "tests/cluster_simulation/c_library_descriptors.h"
 #include "tests/cluster_simulation/network.h"
 #include "tests/cluster_simulation/real_call.h"
+#include "tests/cluster_simulation/stream.h"
 #include "tests/cluster_simulation/world.h"
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <netdb.h>
 #include <netinet/in.h>
+#include <netinet/tcp.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -22,45 +28,15 @@
 namespace trainyard::cluster_simulation {
 namespace {
 
-bool is_simulated(int descriptor) {
-  return World::entered() != nullptr && descriptor >= kFirstDescriptor;
-}
-
-// What is found lives until another thread may run.
-Descriptor* find(World& world, int number) {
-  const auto& all = world.own_process().descriptors;
-  const auto found = all.find(number);
-  return found == all.end() ? nullptr : found->second.get();
-}
-
 Socket* find_socket(World& world, int number) {
-  Descriptor* const found = find(world, number);
+  Descriptor* const found = find_descriptor(world, number);
   Socket* const socket = found == nullptr ? nullptr : found->as_socket();
   if (socket == nullptr) errno = EBADF;
   return socket;
 }
 
-EventCounter* find_counter(World& world, int number) {
-  Descriptor* const found = find(world, number);
-  EventCounter* const counter = found == nullptr ? nullptr : found->as_counter();
-  if (counter == nullptr) errno = EBADF;
-  return counter;
-}
-
-int add(World& world, std::shared_ptr<Descriptor> descriptor) {
-  auto& all = world.own_process().descriptors;
-  int number = kFirstDescriptor;
-  while (all.contains(number)) ++number;
-  all[number] = std::move(descriptor);
-  return number;
-}
-
 // Machine i has the address 10.0.0.(i + 1).
 constexpr uint32_t kFirstAddress = 0x0a000001;
-
-uint32_t address_of(const Machine& machine) {
-  return kFirstAddress + static_cast<uint32_t>(machine.number);
-}
 
 int machine_of(const World& world, const Machine& own, uint32_t address) {
   if (address >> 24 == IN_LOOPBACKNET) return own.number;
@@ -74,21 +50,19 @@ struct FoundAddress {
   sockaddr_in address{};
 };
 
-// Returns true when a signal interrupts this call.
-bool is_interrupted(World& world) {
-  if (!world.draws().chance(world.network->options().interrupt_chance)) return false;
-  errno = EINTR;
-  return true;
-}
-
 short ready_events(World& world, const pollfd& asked) {
   if (asked.fd < 0) return 0;
-  const Descriptor* const descriptor = find(world, asked.fd);
+  const Descriptor* const descriptor = find_descriptor(world, asked.fd);
   if (descriptor == nullptr) return POLLNVAL;
   return static_cast<short>(descriptor->ready() & (asked.events | POLLERR | POLLHUP));
 }
 
 }  // namespace
+
+uint32_t address_of(const Machine& machine) {
+  return kFirstAddress + static_cast<uint32_t>(machine.number);
+}
+
 }  // namespace trainyard::cluster_simulation
 
 using namespace trainyard::cluster_simulation;  // NOLINT: the definitions below are outside of all namespaces
@@ -102,7 +76,7 @@ int socket(int domain, int type, int protocol) {
   world->pass();
   const auto made = std::make_shared<Socket>(*world->network, *world->own_process().machine);
   world->network->add(made);
-  return add(*world, made);
+  return add_descriptor(*world, made);
 }
 
 int bind(int descriptor, const sockaddr* address, socklen_t size) {
@@ -129,7 +103,7 @@ int accept4(int descriptor, sockaddr* address, socklen_t* size, int flags) {
   if (!own) return -1;
   if (auto accepted = own->accept()) {
     world.trace("accepts a connection of machine", accepted->peer_machine());
-    return add(world, std::move(accepted));
+    return add_descriptor(world, std::move(accepted));
   }
   errno = EAGAIN;
   return -1;
@@ -150,6 +124,12 @@ int connect(int descriptor, const sockaddr* address, socklen_t size) {
 
 int setsockopt(int descriptor, int level, int name, const void* value, socklen_t size) {
   if (!is_simulated(descriptor)) TRAINYARD_REAL(setsockopt, nullptr, descriptor, level, name, value, size);
+  Socket* const own = find_socket(*World::entered(), descriptor);
+  if (!own) return -1;
+  if (level == SOL_SOCKET && name == SO_KEEPALIVE) own->keep_alive();
+  if (level == IPPROTO_TCP && name == TCP_USER_TIMEOUT) {
+    own->limit_silence(*static_cast<const unsigned int*>(value) * kMillisecond);
+  }
   return 0;
 }
 
@@ -157,6 +137,13 @@ int getsockopt(int descriptor, int level, int name, void* value, socklen_t* size
   if (!is_simulated(descriptor)) TRAINYARD_REAL(getsockopt, nullptr, descriptor, level, name, value, size);
   Socket* const own = find_socket(*World::entered(), descriptor);
   if (!own) return -1;
+  if (level == IPPROTO_TCP && name == TCP_INFO) {
+    tcp_info info{};
+    info.tcpi_unacked = own->has_unanswered() ? 1 : 0;
+    info.tcpi_last_ack_recv = static_cast<uint32_t>(own->silence() / kMillisecond);
+    std::memcpy(value, &info, std::min<size_t>(*size, sizeof(info)));
+    return 0;
+  }
   const int error = level == SOL_SOCKET && name == SO_ERROR ? own->take_error() : 0;
   std::memcpy(value, &error, std::min<size_t>(*size, sizeof(error)));
   return 0;
@@ -170,6 +157,22 @@ int getsockname(int descriptor, sockaddr* address, socklen_t* size) {
   in.sin_family = AF_INET;
   in.sin_port = htons(own->port());
   in.sin_addr.s_addr = htonl(address_of(own->machine()));
+  std::memcpy(address, &in, std::min<size_t>(*size, sizeof(in)));
+  *size = sizeof(in);
+  return 0;
+}
+
+int getpeername(int descriptor, sockaddr* address, socklen_t* size) {
+  if (!is_simulated(descriptor)) TRAINYARD_REAL(getpeername, nullptr, descriptor, address, size);
+  World& world = *World::entered();
+  Socket* const own = find_socket(world, descriptor);
+  if (!own || own->peer_machine() < 0) {
+    errno = ENOTCONN;
+    return -1;
+  }
+  sockaddr_in in{};
+  in.sin_family = AF_INET;
+  in.sin_addr.s_addr = htonl(address_of(world.machine(own->peer_machine())));
   std::memcpy(address, &in, std::min<size_t>(*size, sizeof(in)));
   *size = sizeof(in);
   return 0;
@@ -221,60 +224,11 @@ int poll(pollfd* asked, nfds_t count, int milliseconds) {
     if (found > 0) return found;
     if (world->now() >= until) return 0;
     for (nfds_t i = 0; i < count; ++i) {
-      Descriptor* const descriptor = asked[i].fd < 0 ? nullptr : find(*world, asked[i].fd);
+      Descriptor* const descriptor = asked[i].fd < 0 ? nullptr : find_descriptor(*world, asked[i].fd);
       if (descriptor != nullptr) descriptor->watch(world->self(), world->next_block());
     }
     world->block(nullptr, until);
   }
-}
-
-int eventfd(unsigned int count, int flags) {
-  World* const world = World::entered();
-  if (world == nullptr) TRAINYARD_REAL(eventfd, nullptr, count, flags);
-  return add(*world, std::make_shared<EventCounter>(count));
-}
-
-ssize_t read(int descriptor, void* bytes, size_t count) {
-  if (!is_simulated(descriptor)) TRAINYARD_REAL(read, nullptr, descriptor, bytes, count);
-  World& world = *World::entered();
-  world.pass();
-  EventCounter* const counter = find_counter(world, descriptor);
-  if (!counter) return -1;
-  const uint64_t value = counter->take();
-  if (value == 0) {
-    errno = EAGAIN;
-    return -1;
-  }
-  std::memcpy(bytes, &value, std::min(count, sizeof(value)));
-  return sizeof(value);
-}
-
-ssize_t write(int descriptor, const void* bytes, size_t count) {
-  if (!is_simulated(descriptor)) TRAINYARD_REAL(write, nullptr, descriptor, bytes, count);
-  World& world = *World::entered();
-  world.pass();
-  EventCounter* const counter = find_counter(world, descriptor);
-  if (!counter) return -1;
-  uint64_t value = 0;
-  std::memcpy(&value, bytes, std::min(count, sizeof(value)));
-  counter->add(value);
-  return sizeof(value);
-}
-
-int close(int descriptor) {
-  if (!is_simulated(descriptor)) TRAINYARD_REAL(close, nullptr, descriptor);
-  World& world = *World::entered();
-  world.pass();
-  auto& all = world.own_process().descriptors;
-  const auto found = all.find(descriptor);
-  if (found == all.end()) {
-    errno = EBADF;
-    return -1;
-  }
-  const std::shared_ptr<Descriptor> closed = found->second;
-  all.erase(found);
-  closed->close();
-  return 0;
 }
 
 // Names are numbers, or "machine-3".

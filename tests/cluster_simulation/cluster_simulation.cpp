@@ -1,6 +1,6 @@
 // Simulates clusters, a seed at a time, and looks whether they keep their promises: docs/design/simulated_cluster.md.
 //
-// usage: trainyard_cluster_simulation [--scenario=training|servers|checkpoints|all] [--seeds=N] [--first=SEED]
+// usage: trainyard_cluster_simulation [--scenario=training|servers|checkpoints|launch|all] [--seeds=N] [--first=SEED]
 //        trainyard_cluster_simulation --scenario=training --seed=7 [--trace]     replays one, and prints what happened
 //        trainyard_cluster_simulation --check-planted=FILE [--seeds=N]   finds each mistake of the list within N seeds
 //
@@ -46,8 +46,10 @@ struct Scenario {
 };
 
 const std::vector<Scenario>& scenarios() {
-  static const std::vector<Scenario> all = {
-      {"training", simulate_training}, {"servers", simulate_servers}, {"checkpoints", simulate_checkpoints}};
+  static const std::vector<Scenario> all = {{"training", simulate_training},
+                                            {"servers", simulate_servers},
+                                            {"checkpoints", simulate_checkpoints},
+                                            {"launch", simulate_launch}};
   return all;
 }
 

@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <cstdlib>
+#include <cstring>
 #include <utility>
 
 #include <cxxabi.h>
@@ -105,13 +106,47 @@ void Fiber::exchange_state(ThreadState& other) {
 }
 
 void Fiber::enter() {
-  exchange_state(own_state_);
-  trainyard_switch_stack(&callers_place_, own_place_);
-  exchange_state(own_state_);
+  do {
+    exchange_state(own_state_);
+    trainyard_switch_stack(&callers_place_, own_place_);
+    exchange_state(own_state_);
+  } while (serve_fork());
 }
 
 void Fiber::leave() {
   trainyard_switch_stack(&own_place_, callers_place_);
+}
+
+bool Fiber::begin_fork() {
+  in_child_ = true;
+  fork_step_ = ForkStep::kKeep;
+  leave();
+  return in_child_;
+}
+
+void Fiber::end_fork() {
+  in_child_ = false;
+  fork_step_ = ForkStep::kRestore;
+  leave();
+  std::abort();
+}
+
+bool Fiber::serve_fork() {
+  switch (std::exchange(fork_step_, ForkStep::kNone)) {
+    case ForkStep::kNone:
+      return false;
+    case ForkStep::kKeep:
+      kept_stack_.assign(static_cast<std::byte*>(own_place_), stack_ + kStackBytes + kGuardBytes);
+      kept_place_ = own_place_;
+      kept_state_ = own_state_;
+      return true;
+    case ForkStep::kRestore:
+      std::memcpy(kept_place_, kept_stack_.data(), kept_stack_.size());
+      own_place_ = kept_place_;
+      own_state_ = kept_state_;
+      return true;
+  }
+  return false;
 }
 
 }  // namespace trainyard::cluster_simulation

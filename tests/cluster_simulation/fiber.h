@@ -23,6 +23,9 @@ class Fiber {
   void enter();
   // Returns to whoever has entered the fiber. Called on the fiber.
   void leave();
+  // Returns true, and false later, when end_fork() has put the stack back as it was. Both are called on the fiber.
+  bool begin_fork();
+  [[noreturn]] void end_fork();
 
   Process& process;
   const int number;
@@ -35,6 +38,7 @@ class Fiber {
   int static_locks = 0;    // mutexes that it holds and that all simulated processes share
   void* result = nullptr;  // of its start routine
   bool detached = false;
+  Process* forked = nullptr;  // the child that it runs as, between fork() and exec()
 
  private:
   static void begin(Fiber* fiber);
@@ -45,12 +49,19 @@ class Fiber {
     int error_number = 0;
   };
   static void exchange_state(ThreadState& other);
+  // Keeps or restores the stack where the fiber has left to have that done. Returns whether it is entered again.
+  bool serve_fork();
 
   std::function<void()> body_;
   std::byte* stack_ = nullptr;
   void* own_place_ = nullptr;      // the stack pointer while it is left
   void* callers_place_ = nullptr;  // that of enter() while it is entered
   ThreadState own_state_;
+  enum class ForkStep { kNone, kKeep, kRestore } fork_step_ = ForkStep::kNone;
+  bool in_child_ = false;
+  std::vector<std::byte> kept_stack_;
+  void* kept_place_ = nullptr;
+  ThreadState kept_state_;
 };
 
 }  // namespace trainyard::cluster_simulation

@@ -142,6 +142,7 @@ int Socket::connect(int to, uint16_t port) {
       self->peer_ = other;
       self->state_ = other ? State::kConnected : State::kFailed;
       self->error_ = other ? 0 : ECONNREFUSED;
+      if (other && other->state_ == State::kFailed) self->reset();  // meanwhile
       self->changed();
     });
   });
@@ -169,16 +170,44 @@ ssize_t Socket::send(const char* bytes, size_t count) {
     size_t piece = taken - begin;
     if (piece > 1 && draws.chance(network_.options().split_chance)) piece = 1 + draws.below(piece);
     std::string text(bytes + begin, piece);
+    unanswered_ += piece;
     network_.send(machine_.number, peer_->machine_.number, last_arrival_,
-                  [to = peer_, text = std::move(text)]() mutable { to->arrive(std::move(text)); });
+                  [from = shared_from_this(), to = peer_, text = std::move(text)]() mutable {
+                    from->unanswered_ -= text.size();
+                    to->arrive(std::move(text));
+                  });
     begin += piece;
   }
   return static_cast<ssize_t>(taken);
 }
 
+void Socket::keep_alive() {
+  if (!std::exchange(keeps_alive_, true)) look_for_peer();
+}
+
+void Socket::look_for_peer() {
+  if (closed_ || state_ != State::kConnected || !peer_) return;
+  const int here = machine_.number, there = peer_machine();
+  const Nanos now = network_.world().now();
+  const bool silent = network_.is_cut(here, there) || network_.is_cut(there, here);
+  silent_since_ = silent ? std::min(silent_since_, now) : kNever;
+  if (silent && now - silent_since_ >= (unanswered_ > 0 ? longest_unanswered_ : kKeepAlive)) {
+    state_ = State::kFailed;
+    error_ = ETIMEDOUT;
+    return changed();
+  }
+  constexpr Nanos kAgain = 2 * kSecond;
+  network_.world().at(now + kAgain, [self = shared_from_this()] { self->look_for_peer(); });
+}
+
+Nanos Socket::silence() const {
+  return silent_since_ == kNever ? 0 : network_.world().now() - silent_since_;
+}
+
 void Socket::arrive(std::string bytes) {
-  if (state_ != State::kConnected) return;
-  if (closed_) {
+  const bool forgotten = keeps_alive_ && state_ == State::kFailed;  // and the other end does not know it
+  if (state_ != State::kConnected && !forgotten) return;
+  if (closed_ || forgotten) {
     // The system answers what comes to a closed end with a reset.
     Nanos& last = last_arrival_;
     network_.send(machine_.number, peer_->machine_.number, last, [to = peer_] { to->reset(); });

@@ -21,17 +21,26 @@ inline constexpr int kFirstDescriptor = 1'000'000;
 
 class Socket;
 class EventCounter;
+class Stream;
+class OpenFile;
 
-// What a process has open: a socket, or an event's counter.
+// What a process has open: a socket, an event's counter, an end of a pipe, a file.
 class Descriptor {
  public:
   virtual ~Descriptor() = default;
   // The events of poll() that hold.
   virtual short ready() const = 0;
-  // Called once, when its process closes it or ends.
+  // Called once, when the last process that holds it closes it or ends.
   virtual void close() = 0;
   virtual Socket* as_socket() { return nullptr; }
   virtual EventCounter* as_counter() { return nullptr; }
+  virtual Stream* as_stream() { return nullptr; }  // stream.h
+  virtual OpenFile* as_file() { return nullptr; }  // stream.h
+  // Counts the numbers that processes have for it.
+  void hold() { ++holders_; }
+  void release() {
+    if (--holders_ == 0) close();
+  }
 
   // Wakes this block of the thread when something changes.
   void watch(Fiber& thread, uint64_t block) { watchers_.emplace_back(&thread, block); }
@@ -41,6 +50,7 @@ class Descriptor {
 
  private:
   std::vector<std::pair<Fiber*, uint64_t>> watchers_;
+  int holders_ = 0;
 };
 
 class EventCounter final : public Descriptor {
@@ -124,11 +134,19 @@ class Socket final : public Descriptor, public std::enable_shared_from_this<Sock
   // Returns the machine at the other end; below 0: none.
   int peer_machine() const { return peer_ ? peer_->machine_.number : -1; }
   bool is_connected() const { return state_ == State::kConnected; }
+  // The connection fails when its other end does not answer for so long (SO_KEEPALIVE). As in Linux this holds only
+  // while all that was sent has come; else for kRetransmission, or the limit that was set (TCP_USER_TIMEOUT).
+  void keep_alive();
+  void limit_silence(Nanos limit) { longest_unanswered_ = limit; }
+  bool has_unanswered() const { return unanswered_ > 0; }
+  Nanos silence() const;  // since when the other end cannot answer; 0: it can
 
  private:
   enum class State { kFresh, kListens, kConnects, kConnected, kFailed };
+  static constexpr Nanos kKeepAlive = 60 * kSecond, kRetransmission = 924 * kSecond;
 
   void arrive(std::string bytes);
+  void look_for_peer();
   void end();  // the other end sends no more
 
   Network& network_;
@@ -142,6 +160,9 @@ class Socket final : public Descriptor, public std::enable_shared_from_this<Sock
   size_t taken_ = 0;      // bytes of the first piece
   size_t under_way_ = 0;  // bytes that were sent here and not read at the other end
   Nanos last_arrival_ = 0;
+  bool keeps_alive_ = false;
+  size_t unanswered_ = 0;  // bytes that have not come to the other end; counted for keep_alive()
+  Nanos silent_since_ = kNever, longest_unanswered_ = kRetransmission;
   std::deque<std::shared_ptr<Socket>> waiting_;  // that were not accepted yet
 };
 

@@ -26,12 +26,21 @@ BUCKETS = "trainyard/parallel/collectives/gradient_buckets.cpp"
 SERVICE = "trainyard/parallel/servers/server_service.cpp"
 UPDATES = "trainyard/parallel/servers/server_updates.cpp"
 SERVERS = "trainyard/parallel/servers/server_connections.cpp"
+AGENT = "trainyard/parallel/launch/agent.cpp"
+LISTENER = "trainyard/parallel/launch/agent_listener.cpp"
+ATTEMPT = "trainyard/parallel/launch/attempt.cpp"
+KEEPER = "trainyard/parallel/launch/keeper.cpp"
+LAUNCH = "trainyard/parallel/launch/launch.cpp"
+PROCESS = "trainyard/parallel/launch/process.cpp"
+LINES = "trainyard/parallel/launch/lines.cpp"
+TERMINAL = "trainyard/parallel/launch/terminal.cpp"
 WRITER = "trainyard/train/checkpoint/checkpoint_writer.cpp"
 STORE = "trainyard/train/checkpoint/checkpoint_store.cpp"
 
 # Also copied, because they call functions of the files above, which the compiler may have put into them.
 CALLERS = ["trainyard/parallel/process_group/process_group.cpp", "trainyard/parallel/collectives/collective_operation.cpp",
-           "trainyard/parallel/servers/parameter_server.cpp", "trainyard/parallel/servers/server_group.cpp"]
+           "trainyard/parallel/servers/parameter_server.cpp", "trainyard/parallel/servers/server_group.cpp",
+           "trainyard/parallel/launch/supervised_mpirun.cpp"]
 
 MISTAKES = [
     # The process group.
@@ -162,6 +171,101 @@ MISTAKES = [
     ("servers", "an answer ends the wait for all", SERVERS,
      "      --unanswered;\n",
      "      unanswered = PLANTED ? 0 : unanswered - 1;\n"),
+    # Launch, its agents and its keeper.
+    ("launch", "an exit status is sent before the last lines", AGENT,
+     "while (is_open() && Clock::now() < until) turn();",
+     "while (is_open() && Clock::now() < until && !(PLANTED)) turn();"),
+    ("launch", "an agent does not wait until launch has read all", AGENT,
+     "while (connected_) turn();",
+     "if (PLANTED) talk();\n    while (connected_ && !(PLANTED)) turn();"),
+    ("launch", "an agent does not notice that launch is gone", AGENT,
+     "    if (connected_) return;\n    if (!kill_at_) {",
+     "    if (connected_ || PLANTED) return;\n    if (!kill_at_) {"),
+    ("launch", "a rank is killed before it has had time to save", AGENT,
+     "kill_at_ = Clock::now() + kTimeToSave;",
+     "kill_at_ = Clock::now() + (PLANTED ? Clock::duration() : kTimeToSave);"),
+    ("launch", "an agent never kills its rank", AGENT,
+     "} else if (Clock::now() >= *kill_at_) {",
+     "} else if (Clock::now() >= *kill_at_ && !(PLANTED)) {"),
+    ("launch", "what a rank has left lives on", AGENT,
+     "    end_descendants();\n    draining_ = true;",
+     "    if (!(PLANTED)) end_descendants();\n    draining_ = true;"),
+    ("launch", "a rank outlives an agent that is killed", AGENT,
+     ".signal_at_our_end = SIGKILL",
+     ".signal_at_our_end = PLANTED ? 0 : SIGKILL"),
+    ("launch", "lines of two streams are mixed", AGENT,
+     "send(OutputMessage{.is_error = stream.is_error,",
+     "send(OutputMessage{.is_error = stream.is_error && !(PLANTED),"),
+    ("launch", "a rank starts before all agents have come", AGENT,
+     "    while (!started_) {",
+     "    while (!started_ && !(PLANTED)) {"),
+    ("launch", "a token is not compared", LISTENER,
+     "hello->token != token_)",
+     "(hello->token != token_ && !(PLANTED)))"),
+    ("launch", "a stranger keeps others from being heard", LISTENER,
+     "std::chrono::steady_clock::now() < pending.until) {",
+     "std::chrono::steady_clock::now() < pending.until) {\n        if (PLANTED) break;"),
+    ("launch", "a machine that is lost is not noticed", LISTENER,
+     "keep_alive(socket->descriptor());",
+     "if (!(PLANTED)) keep_alive(socket->descriptor());"),
+    ("launch", "an agent does not see that launch acknowledges nothing", AGENT,
+     "&& !peer_is_silent(launch_.descriptor());",
+     "&& (PLANTED || !peer_is_silent(launch_.descriptor()));"),
+    ("launch", "a stop is not passed on", ATTEMPT,
+     "send_to_all(SignalMessage{signal_of(stop_)});",
+     "if (!(PLANTED)) send_to_all(SignalMessage{signal_of(stop_)});"),
+    ("launch", "ranks get another signal than launch", PROCESS,
+     "if (stop.message() == core::signal_name(signal)) return signal;",
+     "if (stop.message() == core::signal_name(signal) && !(PLANTED)) return signal;"),
+    ("launch", "a lost connection is not noticed", ATTEMPT,
+     "rank.lost_at = LaunchClock::now() + kTimeToExplain;",
+     "if (!(PLANTED)) rank.lost_at = LaunchClock::now() + kTimeToExplain;"),
+    ("launch", "a later failure replaces the first one of a launch", ATTEMPT,
+     "if (first_failed_) return;",
+     "if (first_failed_ && !(PLANTED)) return;"),
+    ("launch", "a launch ends with its first rank", ATTEMPT,
+     "return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });",
+     "if (PLANTED) return std::any_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });\n"
+     "    return std::all_of(ranks_.begin(), ranks_.end(), [](const Rank& rank) { return rank.ended; });"),
+    ("launch", "ranks that launch has ended count for its code", ATTEMPT,
+     "if (rank.ended_by_launch || code == 0) continue;",
+     "if ((rank.ended_by_launch && !(PLANTED)) || code == 0) continue;"),
+    ("launch", "ranks that do not stop are waited for", ATTEMPT,
+     "    send_to_all(SignalMessage{SIGKILL});",
+     "    if (!(PLANTED)) send_to_all(SignalMessage{SIGKILL});"),
+    ("launch", "agents that do not answer are waited for", ATTEMPT,
+     "if (is_over(force_at_)) leave_all();",
+     "if (is_over(force_at_) && !(PLANTED)) leave_all();"),
+    ("launch", "the end of mpirun is not noticed", ATTEMPT,
+     "if (mpirun_is_gone_ || !mpirun_.has_ended() || all_ended()) return;",
+     "if (mpirun_is_gone_ || !mpirun_.has_ended() || all_ended() || PLANTED) return;"),
+    ("launch", "lines have the prefix of rank 0", ATTEMPT,
+     "with_prefix(fmt::format(\"[{}] \", number), output->lines)",
+     "with_prefix(fmt::format(\"[{}] \", PLANTED ? 0 : number), output->lines)"),
+    ("launch", "an agent does not notice that the machine of launch is lost", AGENT,
+     "keep_alive(socket.descriptor());",
+     "if (!(PLANTED)) keep_alive(socket.descriptor());"),
+    ("launch", "a failure that would come again is restarted", LAUNCH,
+     "const bool again = failed && !lasting &&",
+     "const bool again = failed && (!lasting || PLANTED) &&"),
+    ("launch", "a restart is without another rank than the failed one", LAUNCH,
+     "const RankEnd& first = result.ranks[static_cast<size_t>(*result.first_failed)];",
+     "const RankEnd& first = result.ranks[PLANTED ? 0 : static_cast<size_t>(*result.first_failed)];"),
+    ("launch", "the keeper does not notice the end of launch", KEEPER,
+     "if (::poll(&pipe, 1, kKeeperLook) != 1) return false;",
+     "if (PLANTED) ::usleep(1000 * kKeeperLook);\n  if (PLANTED || ::poll(&pipe, 1, kKeeperLook) != 1) return false;"),
+    ("launch", "the keeper leaves orphans alone", KEEPER,
+     "  end_descendants();\n",
+     "  if (!(PLANTED)) end_descendants();\n"),
+    ("launch", "a signal counts as a code", PROCESS,
+     "return 128 + value;",
+     "return PLANTED ? value : 128 + value;"),
+    ("launch", "the begin of a line is forgotten when its end comes", LINES,
+     "    lines = std::exchange(rest_, \"\");",
+     "    lines = PLANTED ? \"\" : rest_;\n    rest_.clear();"),
+    ("launch", "what a full pipe has not taken is forgotten", TERMINAL,
+     "unwritten_.erase(0, written);",
+     "unwritten_.erase(0, PLANTED ? unwritten_.size() : written);"),
     # Checkpoints.
     ("checkpoints", "no file sync reaches the disk", None, None, None),
     ("checkpoints", "no sync of a folder reaches the disk", None, None, None),

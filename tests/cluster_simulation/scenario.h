@@ -25,5 +25,7 @@ SeedReport simulate_training(const SeedOptions& options);
 SeedReport simulate_servers(const SeedOptions& options);
 // A process that saves checkpoints on a failing disk, dies and continues, several times.
 SeedReport simulate_checkpoints(const SeedOptions& options);
+// A launch of ranks by agents on several machines, one of whose parts fails.
+SeedReport simulate_launch(const SeedOptions& options);
 
 }  // namespace trainyard::cluster_simulation

@@ -1,6 +1,7 @@
 #include "tests/cluster_simulation/world.h"
 
 #include <algorithm>
+#include <csignal>
 #include <cstdio>
 #include <cstdlib>
 #include <string_view>
@@ -10,6 +11,7 @@
 #include <dlfcn.h>
 #include <execinfo.h>
 #include <fmt/format.h>
+#include <unistd.h>
 
 namespace trainyard::cluster_simulation {
 
@@ -54,14 +56,19 @@ Fiber& World::add_fiber(Process& process, std::function<void()> body) {
   return fiber;
 }
 
-Process& World::start_process(const std::string& name, int machine_number, std::function<void()> main) {
+Process& World::add_process(const std::string& name, Machine& machine) {
   processes_.push_back(std::make_unique<Process>());
   Process& process = *processes_.back();
   process.number = static_cast<int>(processes_.size());
   process.name = name;
   process.world = this;
-  process.machine = &machine(machine_number);
+  process.machine = &machine;
   trace("process starts:", name);
+  return process;
+}
+
+Process& World::start_process(const std::string& name, int machine_number, std::function<void()> main) {
+  Process& process = add_process(name, machine(machine_number));
   add_fiber(process, [this, main = std::move(main)] {
     main();
     end_own_process();
@@ -90,7 +97,7 @@ void World::close_all(Process& process) {
   while (!process.descriptors.empty()) {
     const std::shared_ptr<Descriptor> descriptor = process.descriptors.begin()->second;
     process.descriptors.erase(process.descriptors.begin());
-    descriptor->close();
+    descriptor->release();
   }
 }
 
@@ -98,15 +105,14 @@ void World::kill(Process& process) {
   if (process.ended) return;
   trace("process is killed:", process.name);
   process.was_killed = true;
-  process.ended = true;
-  close_all(process);
+  finish(process, SIGKILL);
 }
 
-void World::end_own_process() {
+void World::end_own_process(int wait_status) {
   Process& process = own_process();
-  trace("process ends:", process.name);
-  process.ended = true;
-  close_all(process);
+  trace("process ends:", process.name, "with status", wait_status);
+  finish(process, wait_status);
+  if (std::exchange(self().forked, nullptr) != nullptr) self().end_fork();
   self().leave();
   std::abort();
 }
@@ -168,7 +174,10 @@ void World::run_fiber(Fiber& fiber) {
   note("switch", static_cast<uint64_t>(fiber.number));
   running_ = &fiber;
   entered_ = this;
+  char** const real = environ;
+  if (!fiber.process.environment.empty()) environ = fiber.process.environment_pointers.data();
   fiber.enter();
+  environ = real;
   entered_ = nullptr;
   running_ = nullptr;
 }
@@ -227,6 +236,7 @@ void World::wake_one(const void* key) {
 
 void World::pass() {
   now_ += draws_.between(50, 400);
+  if (self().forked != nullptr) return;
   if (self().static_locks == 0 && options_.switch_chance > 0 && draws_.chance(options_.switch_chance)) yield();
 }
 

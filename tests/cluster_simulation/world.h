@@ -17,6 +17,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <set>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -39,6 +40,10 @@ struct Machine {
   std::string name;
   Nanos steady_offset = 0;    // what its steady clock shows when the world begins
   Nanos calendar_offset = 0;  // the same of its calendar's clock, which jumps
+  // Folders of launches and the files in them, by path, and how many open files hold a lock of each
+  // (c_library_files.cpp).
+  std::set<std::string> files;
+  std::map<std::string, int> file_locks;
 };
 
 struct Process {
@@ -48,6 +53,7 @@ struct Process {
   Machine* machine = nullptr;
   bool ended = false, frozen = false;
   bool was_killed = false;
+  Nanos ended_at = 0;
   std::vector<std::unique_ptr<Fiber>> fibers;
   std::vector<Fiber*> held;  // ready while the process is frozen
   std::map<int, std::shared_ptr<Descriptor>> descriptors;
@@ -58,6 +64,20 @@ struct Process {
     int count = 0;
   };
   std::map<const void*, Lock> static_locks;
+
+  // What follows is for programs that start processes (processes.cpp).
+  Process* parent = nullptr;  // null: the system's first process
+  bool adopts = false;        // orphans below it (PR_SET_CHILD_SUBREAPER)
+  bool waited_for = false;    // its end has been read
+  int wait_status = 0;        // as waitpid() gives it
+  int signal_at_parents_end = 0;
+  std::vector<int> signals;                   // that it has got
+  std::string killed_by;                      // name of the process that sent SIGKILL; empty: none
+  std::map<int, void (*)(int)> handlers;      // that the C library's functions have set
+  std::function<void(int signal)> on_signal;  // for SIGTERM, SIGINT and SIGUSR1 without a handler; null: they end it
+  // Its variables, "NAME=value". Empty: those of the simulation, and it has the real files.
+  std::vector<std::string> environment;
+  std::vector<char*> environment_pointers;
 };
 
 struct WorldOptions {
@@ -84,6 +104,10 @@ class World {
   // Stops a process as SIGSTOP does, and lets it continue.
   void freeze(Process& process);
   void thaw(Process& process);
+  // Sends a signal, whose handler or effect is a thread of that process. From anywhere.
+  void send_signal(Process& process, int signal);
+  // Returns the program that these words start, as a function that returns the exit code; null when there is none.
+  std::function<std::function<int()>(const std::vector<std::string>& words)> find_program;
   // Calls `event` at this time, outside of all threads.
   void at(Nanos time, std::function<void()> event);
   // Runs until `over` returns true, or `until`. Returns false when the time is up, and when nothing can ever happen.
@@ -111,7 +135,7 @@ class World {
 
   // The following are called on a simulated thread.
   Fiber& self() { return *running_; }
-  Process& own_process() { return running_->process; }
+  Process& own_process() { return running_->forked != nullptr ? *running_->forked : running_->process; }
   Fiber& start_thread(std::function<void*()> body);
   void join(Fiber& thread);
   // Blocks until wake() of the key, or the time; with kNever only the former. Returns false when the time was up.
@@ -119,7 +143,13 @@ class World {
   // Registers this thread's next block elsewhere: returns what wake_block() takes.
   uint64_t next_block() const { return running_->block + 1; }
   // Ends the calling thread's process, as exit() does.
-  [[noreturn]] void end_own_process();
+  [[noreturn]] void end_own_process(int wait_status = 0);
+  // The following do as the C library's functions. The child has the caller's stack until it calls exec(), or ends.
+  int fork();
+  int exec(std::vector<std::string> words, std::vector<std::string> environment);
+  int wait_for_child(int number, int* status, bool blocks);
+  int signal_process(int number, int signal);
+  static int number_of(const Process& process) { return 1000 + process.number; }
   // A call that does not block: time passes, and another thread may run.
   void pass();
   void yield();
@@ -139,7 +169,10 @@ class World {
     bool operator>(const Event& other) const { return time != other.time ? time > other.time : order > other.order; }
   };
 
+  Process& add_process(const std::string& name, Machine& machine);
   Fiber& add_fiber(Process& process, std::function<void()> body);
+  void finish(Process& process, int wait_status);
+  void start_signal_thread(Process& process, std::function<void()> body);
   void make_ready(Fiber& fiber);
   void run_fiber(Fiber& fiber);
   std::string stack_of(Fiber& blocked);
@@ -180,5 +213,8 @@ class World {
   int fibers_ = 0;
   std::string* described_ = nullptr;  // a thread that is entered now writes where it blocks, and leaves
 };
+
+// Gives a process variables of its own.
+void set_environment(Process& process, std::vector<std::string> variables);
 
 }  // namespace trainyard::cluster_simulation

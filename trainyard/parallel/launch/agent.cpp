@@ -163,7 +163,7 @@ class Agent {
 
   void talk() {
     std::vector<core::Frame> frames;
-    connected_ = launch_.flush() && launch_.receive(frames);
+    connected_ = launch_.flush() && launch_.receive(frames) && !peer_is_silent(launch_.descriptor());
     for (const core::Frame& frame : frames) {
       const LaunchMessage message = decode_message(frame);
       if (std::holds_alternative<StartMessage>(message)) started_ = true;

@@ -50,6 +50,7 @@ std::vector<ArrivedAgent> AgentListener::take_in(const std::function<void(const 
       auto socket = core::accept_from(listening_);
       if (!socket) break;
       keep_alive(socket->descriptor());  // a host that has lost its power sends no exit status of its rank
+      give_up_unacknowledged(socket->descriptor());
       pending_.push_back({core::FrameConnection(std::move(*socket), kLongestAgentHello),
                           std::chrono::steady_clock::now() + kTimeForHello});
     }

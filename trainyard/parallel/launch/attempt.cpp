@@ -244,7 +244,7 @@ class Attempt {
     end_all_at_ = stop_by_ = start_by_ = std::nullopt;
     if (!started_) return leave_all();
     send_to_all(SignalMessage{SIGKILL});
-    force_at_ = LaunchClock::now() + kKillTimeout;
+    if (!mpirun_is_gone_) force_at_ = LaunchClock::now() + kKillTimeout;  // else it is set, to less
   }
 
   // Gives up on agents: the keeper ends what is on this machine, a lost connection what is on others.

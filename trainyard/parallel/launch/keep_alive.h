@@ -4,7 +4,16 @@
 
 namespace trainyard::parallel {
 
-// Lets a TCP connection end a minute after the other machine has gone. What was sent to it meanwhile makes that later.
+// Lets a TCP connection end a minute after the other machine has gone, as long as nothing was sent to it meanwhile:
+// Linux asks only where all that was sent has been acknowledged, and repeats what was not for a quarter of an hour.
 void keep_alive(int descriptor);
+
+// Lets a TCP connection end a minute after it was sent what the other machine does not acknowledge. The other end must
+// always read: one that does not for a minute is given up, too.
+void give_up_unacknowledged(int descriptor);
+
+// Returns true when something that was sent has not been acknowledged, nor anything else come, for a minute. For a
+// connection whose other end may make a pause in reading, which give_up_unacknowledged() would end.
+[[nodiscard]] bool peer_is_silent(int descriptor);
 
 }  // namespace trainyard::parallel
