@@ -926,12 +926,9 @@ class Documents(unittest.TestCase):
             wanted = file.rsplit("/")[-1].removesuffix(".py") if file.startswith("models/tf1_only/") else name
             self.assertTrue(any(re.search(rf"\b{wanted}\b", text) for text in there), f"{file}: {name}")
 
-    def test_the_readme_names_each_flag_that_is_refused(self):
+    def test_the_readme_names_each_model_that_is_refused(self):
         readme = (ROOT / "README.md").read_text()
         section = re.search(r"^## What is missing\n(.*?)(?=^#|\Z)", readme, re.MULTILINE | re.DOTALL).group(1)
-        named = set(re.findall(r"`--([^`]+)`", section))
-        refused = (ROOT / "trainyard/frontends/testdata/pending_flags.txt").read_text().splitlines()
-        self.assertEqual([flag for flag in (line.split(" ")[0] for line in refused) if flag not in named], [])
         source = (ROOT / "trainyard/models/registry/model_registry.cpp").read_text()
         models = re.findall(r'"(\w+)"', re.search(r"string_view later : \{([^}]*)\}", source).group(1))
         self.assertGreater(len(models), 0)

@@ -96,7 +96,7 @@ int run_input(const Arguments& arguments, Console& console) {
   const auto parsed = parse_command({"bench data", "images a second out of the input pipeline, by stage", ""}, table,
                                     arguments, console);
   if (!parsed) return kSuccess;
-  for (const std::string& warning : core::check_dispositions(parsed->values)) core::log::warning("{}", warning);
+  for (const std::string& warning : core::flag_warnings(parsed->values)) core::log::warning("{}", warning);
   DataBenchOptions options = read_bench_data_options(parsed->values);
   options.stop = console.stop;
   console.out << data_bench_text(bench_data(options));

@@ -1,7 +1,6 @@
 // The suite of tf_cnn_benchmarks: lists its entries, or runs those of a pattern.
 #include <exception>
 #include <ostream>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -29,28 +28,21 @@ core::Error no_such_entry(const std::string& pattern) {
 }
 
 void list_entries(const std::string& pattern, const frontends::SuiteMachine& machine, std::ostream& out) {
-  size_t listed = 0, runnable = 0, waiting = 0;
-  std::set<std::string> not_built;
+  size_t listed = 0, runnable = 0;
   for (const frontends::SuiteEntry& entry : frontends::suite_entries()) {
     if (!core::matches_pattern(std::string(entry.name), pattern)) continue;
     const frontends::ScaledEntry scaled = frontends::scale_entry(entry, machine);
     fmt::print(out, "{}\n  {}\n", entry.name, entry.arguments);
     ++listed;
-    if (scaled.refusal.empty()) ++runnable;
-    if (!scaled.not_built.empty()) ++waiting;
-    not_built.insert(scaled.not_built.begin(), scaled.not_built.end());
     if (!scaled.refusal.empty()) {
-      fmt::print(out, "  {}{}\n", scaled.not_built.empty() ? "does not run here: " : "", scaled.refusal);
+      fmt::print(out, "  does not run here: {}\n", scaled.refusal);
+      continue;
     }
-    if (scaled.refusal.empty() && !scaled.changes.empty()) {
-      fmt::print(out, "  changed here: {}\n", fmt::join(scaled.changes, ", "));
-    }
+    ++runnable;
+    if (!scaled.changes.empty()) fmt::print(out, "  changed here: {}\n", fmt::join(scaled.changes, ", "));
   }
   if (listed == 0) throw no_such_entry(pattern);
   fmt::print(out, "{} of {} entries run here\n", runnable, listed);
-  if (waiting > 0) {
-    fmt::print(out, "{} wait for what is not built yet: {}\n", waiting, fmt::join(not_built, ", "));
-  }
 }
 
 // Throws where the results could not be written: an hour of benchmarks would be lost.

@@ -107,23 +107,6 @@ FlagSpec& FlagSpec::warned(std::string what_replaces_it) {
   return *this;
 }
 
-FlagSpec& FlagSpec::pending(std::string what_is_missing) {
-  disposition = Disposition::kPending;
-  note = std::move(what_is_missing);
-  return *this;
-}
-
-FlagSpec& FlagSpec::pending_value(std::string value, std::string what_is_missing) {
-  pending_values.emplace(std::move(value), std::move(what_is_missing));
-  return *this;
-}
-
-FlagSpec& FlagSpec::later(std::string why) {
-  disposition = Disposition::kLater;
-  note = std::move(why);
-  return *this;
-}
-
 FlagSpec& FlagSpec::former_value(std::string former, std::string now) {
   former_values.emplace(std::move(former), std::move(now));
   return *this;

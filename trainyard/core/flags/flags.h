@@ -30,8 +30,6 @@ enum class Disposition {
   kImplemented,  // its documented meaning
   kTranslated,   // has a counterpart here; `note` says which
   kWarned,       // only another runtime had it: accepted, one warning; `note` says what replaces it
-  kPending,      // the feature is not built yet: refused with an error that says so
-  kLater,        // outside what this project covers for now: refused with an error that says so
 };
 // Returns "boolean", "integer", "float", "string", "enum" or "list".
 [[nodiscard]] std::string_view flag_kind_name(FlagKind kind);
@@ -45,10 +43,9 @@ struct FlagSpec {
   FlagValue default_value{};
   std::optional<double> lower_bound{}, upper_bound{};  // inclusive, unless the next two say otherwise
   bool above_lower = false, below_upper = false;       // the bound itself is refused, too
-  std::vector<std::string> choices{};                  // for kChoice; for a pending kText: the values that are built
+  std::vector<std::string> choices{};                  // for kChoice
   std::vector<std::string> words{};                    // words that an integer flag accepts instead of a number: "auto"
-  std::map<std::string, std::string> pending_values{};  // values that are not built yet -> what is missing
-  std::map<std::string, std::string> former_values{};   // values of kChoice in earlier versions -> their names of today
+  std::map<std::string, std::string> former_values{};  // values of kChoice in earlier versions -> their names of today
   std::string group_name{};
   std::string help{};
   Disposition disposition = Disposition::kImplemented;
@@ -70,10 +67,6 @@ struct FlagSpec {
   FlagSpec& automatic(std::string rule);
   FlagSpec& translated(std::string what_it_sets);
   FlagSpec& warned(std::string what_replaces_it);
-  // Refuses the whole flag, or only one value of it, until it is built.
-  FlagSpec& pending(std::string what_is_missing);
-  FlagSpec& pending_value(std::string value, std::string what_is_missing);
-  FlagSpec& later(std::string why);
   // Lets a choice be written as earlier versions called it. It becomes `now`, with a line in the log.
   FlagSpec& former_value(std::string former, std::string now);
 };
@@ -199,9 +192,8 @@ void read_config_file(const std::string& path, FlagValues& values);
 // `only_given`. `config` and `dump_config` are left out.
 [[nodiscard]] std::string dump_config(const FlagValues& values, bool only_given = false);
 
-// Throws kUnsupported for the first flag whose value asks for something pending or later (its default never does).
-// Returns one warning for each kWarned flag that is given.
-std::vector<std::string> check_dispositions(const FlagValues& values);
+// Returns one warning for each kWarned flag that is given. One that a file sets to its default is not warned of.
+[[nodiscard]] std::vector<std::string> flag_warnings(const FlagValues& values);
 
 // Returns the help by groups, for a terminal of `width` columns.
 [[nodiscard]] std::string help_text(const FlagTable& table, size_t width = 100);

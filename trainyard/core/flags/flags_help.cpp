@@ -53,29 +53,17 @@ std::string default_description(const FlagSpec& spec) {
   return text.empty() ? (spec.kind == FlagKind::kList ? "empty" : "''") : text;
 }
 
-// What becomes of the flag, for those whose meaning is not simply the documented one. One sentence a line.
-std::vector<std::string> notes(const FlagSpec& spec) {
-  std::vector<std::string> lines;
+// What becomes of the flag, in one sentence. Empty for a flag whose meaning is simply the documented one.
+std::string note_sentence(const FlagSpec& spec) {
   switch (spec.disposition) {
     case Disposition::kImplemented:
       break;
     case Disposition::kTranslated:
-      lines.push_back("Here: " + spec.note + ".");
-      break;
+      return "Here: " + spec.note + ".";
     case Disposition::kWarned:
-      lines.push_back("No effect here: " + spec.note + ".");
-      break;
-    case Disposition::kPending:
-      lines.push_back("Not available yet: " + spec.note + ".");
-      break;
-    case Disposition::kLater:
-      lines.push_back("Not covered: " + spec.note + ".");
-      break;
+      return "No effect here: " + spec.note + ".";
   }
-  for (const auto& [value, what] : spec.pending_values) {
-    lines.push_back(fmt::format("{} is not available yet: {}.", value, what));
-  }
-  return lines;
+  return "";
 }
 
 std::string sentence(const std::string& help) {
@@ -117,7 +105,7 @@ std::string flag_help(const FlagSpec& spec, size_t width) {
                                 short_description(spec), default_description(spec)),
                     2, width);
   result += wrapped(sentence(spec.help), 6, width);
-  for (const std::string& note : notes(spec)) result += wrapped(note, 6, width);
+  if (const std::string note = note_sentence(spec); !note.empty()) result += wrapped(note, 6, width);
   return result;
 }
 
@@ -159,7 +147,7 @@ std::string help_markdown(const FlagTable& table, const OtherDefaults& other) {
     result += fmt::format("\n## {}\n\n| flag | type | default | meaning |\n|---|---|---|---|\n", group.name);
     for (const FlagSpec* spec : group.flags) {
       std::string meaning = sentence(spec->help);
-      for (const std::string& note : notes(*spec)) meaning += " " + note;
+      if (const std::string note = note_sentence(*spec); !note.empty()) meaning += " " + note;
       result += fmt::format("| `{}`{} | {} | {} | {} |\n", spec->name, short_description(*spec),
                             cell(value_description(*spec)), cell(defaults(*spec)), cell(meaning));
     }

@@ -32,7 +32,6 @@ TEST(FlagsHelp, ShowsEveryFlagOnceWithItsDefaultAndDisposition) {
   }
   EXPECT_NE(help.find("  --momentum=<float, at least 0, at most 1> (default: 0.9)\n      momentum.\n"),
             std::string::npos);
-  EXPECT_NE(help.find("      adam is not available yet: the adam optimizer.\n"), std::string::npos);
   EXPECT_NE(help.find("      Here: oneDNN is always used.\n"), std::string::npos);
   EXPECT_NE(help.find("      No effect here: barriers are ours.\n"), std::string::npos);
   EXPECT_NE(help.find("(default: gpu if there is one, else cpu)"), std::string::npos);
@@ -42,9 +41,7 @@ TEST(FlagsHelp, MarkdownGathersAGroupThatSeveralRoomsFill) {
   const std::string page = help_markdown(small_table());
   EXPECT_EQ(page.find("\n## Run\n"), page.rfind("\n## Run\n"));
   EXPECT_NE(page.find("| `spec` | string | a\\|b | a text with a bar. |\n"), std::string::npos);
-  EXPECT_NE(page.find("| `optimizer` | momentum \\| sgd \\| adam | sgd | the optimizer. adam is not available yet: the "
-                      "adam optimizer. |\n"),
-            std::string::npos);
+  EXPECT_NE(page.find("| `optimizer` | momentum \\| sgd \\| adam | sgd | the optimizer. |\n"), std::string::npos);
 }
 
 TEST(FlagsHelp, MarkdownNamesOtherDefaultsWhereTheyDiffer) {
@@ -90,15 +87,15 @@ TEST(FlagsHelp, SuggestsWhatOtherProgramsCallAFlag) {
   EXPECT_THROW(table.suggest("train_dir", "init_learning_rate"), Error);
 }
 
-// One flag of each kind, each with another disposition or rule.
+// One flag of each kind, and all dispositions and rules.
 FlagTable table_of_all() {
   FlagTable table;
   table.integer("count", 3, "how many").group("A").bounds(1, 9).word("auto").short_form('c');
   table.boolean("quick", std::nullopt, "be quick").group("A").translated("always").short_form('q');
-  table.choice("mode", "", {"", "a|b"}, "the mode").group("B").pending_value("a|b", "both");
+  table.choice("mode", "", {"", "a|b"}, "the mode").group("B");
   table.list("names", "some names.").group("A").warned("all are taken");
-  table.text("folder", "", "a folder").group("B").pending("folders");
-  table.real("rate", std::nullopt, "a rate").group("B").above(0).below(1).automatic("by the model").later("slow");
+  table.text("folder", "", "a folder").group("B");
+  table.real("rate", std::nullopt, "a rate").group("B").above(0).below(1).automatic("by the model");
   return table;
 }
 
@@ -109,9 +106,9 @@ TEST(FlagsHelp, WritesAllOfEachKindAndDisposition) {
             "  --[no]quick, -q (default: not set)\n      be quick.\n      Here: always.\n"
             "  --names=<list> (default: empty)\n      some names.\n      No effect here: all are taken.\n"
             "\nB\n"
-            "  --mode=<'' | a|b> (default: '')\n      the mode.\n      a|b is not available yet: both.\n"
-            "  --folder=<string> (default: '')\n      a folder.\n      Not available yet: folders.\n"
-            "  --rate=<float, above 0, below 1> (default: by the model)\n      a rate.\n      Not covered: slow.\n");
+            "  --mode=<'' | a|b> (default: '')\n      the mode.\n"
+            "  --folder=<string> (default: '')\n      a folder.\n"
+            "  --rate=<float, above 0, below 1> (default: by the model)\n      a rate.\n");
 }
 
 TEST(FlagsHelp, MarkdownHasAllOfEachKindAndDisposition) {
@@ -125,9 +122,9 @@ TEST(FlagsHelp, MarkdownHasAllOfEachKindAndDisposition) {
                 "| `names` | list | empty | some names. No effect here: all are taken. |\n"
                 "\n## B" +
                 head +
-                "| `mode` | '' \\| a\\|b | '' | the mode. a\\|b is not available yet: both. |\n"
-                "| `folder` | string | '' | a folder. Not available yet: folders. |\n"
-                "| `rate` | float, above 0, below 1 | by the model | a rate. Not covered: slow. |\n");
+                "| `mode` | '' \\| a\\|b | '' | the mode. |\n"
+                "| `folder` | string | '' | a folder. |\n"
+                "| `rate` | float, above 0, below 1 | by the model | a rate. |\n");
 }
 
 }  // namespace

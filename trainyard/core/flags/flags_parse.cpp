@@ -160,25 +160,6 @@ class ArgumentParser {
   std::string positional_remedy_;
 };
 
-Error not_built(const FlagSpec& spec, std::string_view value, std::string_view what) {
-  const std::string shown = value.empty() ? spec.name : fmt::format("{}={}", spec.name, value);
-  return {ErrorCode::kUnsupported,
-          {.problem = fmt::format("--{} is not available yet: {}", shown, what),
-           .remedy = "leave it out, or see docs/flags.md for what is"}};
-}
-
-void check_pending(const FlagSpec& spec, const FlagValue& value) {
-  const std::string text = format_flag_value(value);
-  const bool is_built =
-      spec.kind == FlagKind::kText && std::find(spec.choices.begin(), spec.choices.end(), text) != spec.choices.end();
-  if (!is_built && (spec.disposition == Disposition::kPending || spec.disposition == Disposition::kLater)) {
-    throw not_built(spec, text, spec.note);
-  }
-  if (const auto found = spec.pending_values.find(text); found != spec.pending_values.end()) {
-    throw not_built(spec, text, found->second);
-  }
-}
-
 }  // namespace
 
 FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& arguments, Repeats repeats) {
@@ -199,14 +180,13 @@ FlagValues parse_flags(const FlagTable& table, const std::vector<std::string>& a
   return values;
 }
 
-std::vector<std::string> check_dispositions(const FlagValues& values) {
+std::vector<std::string> flag_warnings(const FlagValues& values) {
   std::vector<std::string> warnings;
   for (const FlagSpec& spec : values.table().all()) {
+    if (spec.disposition != Disposition::kWarned) continue;
     // A file may repeat the defaults of flags; only what differs from them asks for something there.
     const bool from_file = values.source(spec.name) == FlagSource::kFile;
-    const bool asked = spec.automatic_rule.empty() ? values.changed(spec.name) : values.given(spec.name);
-    if (asked) check_pending(spec, values.value(spec.name));
-    if (spec.disposition == Disposition::kWarned && (from_file ? values.changed(spec.name) : values.given(spec.name))) {
+    if (from_file ? values.changed(spec.name) : values.given(spec.name)) {
       warnings.push_back(fmt::format("--{} has no effect here: {}", spec.name, spec.note));
     }
   }

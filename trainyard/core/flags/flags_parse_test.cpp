@@ -144,17 +144,6 @@ TEST_F(FlagsParse, UnknownNamesSuggestTheNearest) {
   EXPECT_EQ(failure({"--zzzzzz"}).line, "Unknown flag 'zzzzzz'; see --help for all flags");
 }
 
-TEST_F(FlagsParse, PendingAndLaterFlagsAreRefusedWhenTheyAskForSomething) {
-  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--fp16"})); }).line,
-            "--fp16=true is not available yet: fp16 compute; leave it out, or see docs/flags.md for what is");
-  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--fp16"})); }).code, "unsupported");
-  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--backbone=x"})); }).problem,
-            "--backbone=x is not available yet: needs ssd300");
-  EXPECT_EQ(flag_error_of([&] { check_dispositions(parse({"--optimizer=adam"})); }).problem,
-            "--optimizer=adam is not available yet: the adam optimizer");
-  EXPECT_TRUE(check_dispositions(parse({"--nofp16", "--optimizer=momentum", "--mkl"})).empty());
-}
-
 TEST_F(FlagsParse, AnIntegerMayBeAWord) {
   FlagTable table;
   table.integer("batch", 0, "").word("auto").word("largest").bounds(0, 10);
@@ -174,17 +163,6 @@ TEST_F(FlagsParse, AnIntegerMayBeAWord) {
   EXPECT_EQ(flag_error_of([&] { parse_flags(table, {"--steps=auto"}); }).problem,
             "Param steps value of auto is not an integer");
   EXPECT_NE(help_text(table).find("--batch=<integer or auto or largest, at least 0"), std::string::npos);
-}
-
-TEST(FlagsParsePending, IsRefusedButForTextsThatAreBuilt) {
-  FlagTable table;
-  table.choice("job", "", {"worker", "server", ""}, "what a process is").pending("processes");
-  table.text("spec", "", "an algorithm").pending("algorithms").choices = {"simple"};
-  const auto check = [&](const char* flag) { check_dispositions(parse_flags(table, {flag})); };
-  for (const char* flag : {"--job=", "--spec=simple"}) EXPECT_NO_THROW(check(flag)) << flag;
-  for (const char* flag : {"--job=worker", "--spec=ring"}) {
-    EXPECT_EQ(thrown_by([&] { check(flag); }).code(), ErrorCode::kUnsupported) << flag;
-  }
 }
 
 TEST(FlagsParseBounds, MayLeaveOutTheirEnds) {
@@ -207,10 +185,11 @@ TEST(FlagsParseBounds, MayLeaveOutTheirEnds) {
 }
 
 TEST_F(FlagsParse, FlagsOfAnotherRuntimeWarnOnce) {
-  EXPECT_EQ(check_dispositions(parse({"--barrier"})),
+  EXPECT_EQ(flag_warnings(parse({"--barrier"})),
             std::vector<std::string>{"--barrier has no effect here: barriers are ours"});
-  EXPECT_EQ(check_dispositions(parse({"--nobarrier"})).size(), 1u);
-  EXPECT_TRUE(check_dispositions(parse({})).empty());
+  EXPECT_EQ(flag_warnings(parse({"--nobarrier"})).size(), 1u);
+  EXPECT_TRUE(flag_warnings(parse({})).empty());
+  EXPECT_TRUE(flag_warnings(parse({"--optimizer=momentum", "--mkl"})).empty());
 }
 
 TEST_F(FlagsParse, APositionalArgumentHasARemedyBehindABooleanAlone) {
@@ -227,27 +206,13 @@ TEST_F(FlagsParse, APositionalArgumentHasARemedyBehindABooleanAlone) {
   EXPECT_FALSE(values.given("clip"));
 }
 
-// What the program decides while a flag is not given, it does not decide once the flag is given, whatever its value is.
-TEST(FlagsParsePending, IsRefusedForADefaultThatReplacesARule) {
-  FlagTable table;
-  table.integer("plain", 1, "a number").pending("numbers");
-  table.integer("ruled", 1, "another").automatic("by the model").pending("rules");
-  const auto check = [&](const std::vector<std::string>& arguments) {
-    return flag_error_of([&] { check_dispositions(parse_flags(table, arguments)); }).problem;
-  };
-  EXPECT_EQ(check({}), "");
-  EXPECT_EQ(check({"--plain=1"}), "");
-  EXPECT_EQ(check({"--plain=2"}), "--plain=2 is not available yet: numbers");
-  EXPECT_EQ(check({"--ruled=1"}), "--ruled=1 is not available yet: rules");
-}
-
 // A file may repeat defaults.
 TEST_F(FlagsParse, AFileIsWarnedOfWhatItChanges) {
   FlagValues values(table_);
   values.set("barrier", "false", FlagSource::kFile);
-  EXPECT_TRUE(check_dispositions(values).empty());
+  EXPECT_TRUE(flag_warnings(values).empty());
   values.set("barrier", "true", FlagSource::kFile);
-  EXPECT_EQ(check_dispositions(values), std::vector<std::string>{"--barrier has no effect here: barriers are ours"});
+  EXPECT_EQ(flag_warnings(values), std::vector<std::string>{"--barrier has no effect here: barriers are ours"});
 }
 
 }  // namespace

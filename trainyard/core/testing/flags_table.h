@@ -18,19 +18,15 @@ inline FlagTable small_table() {
   table.boolean("unified", std::nullopt, "managed memory").group("Memory");
   table.real("momentum", 0.9, "momentum").group("Training").bounds(0, 1);
   table.real("clip", std::nullopt, "clip by value").group("Training");
-  table.choice("optimizer", "sgd", {"momentum", "sgd", "adam"}, "the optimizer")
-      .group("Training")
-      .pending_value("adam", "the adam optimizer");
+  table.choice("optimizer", "sgd", {"momentum", "sgd", "adam"}, "the optimizer").group("Training");
   table.text("data_dir", std::nullopt, "where the data is").group("Data");
   table.text("spec", "a|b", "a text with a bar").group("Data");
   table.list("eval_steps", "steps of evaluation").group("Run");
   table.choice("device", "gpu", {"cpu", "gpu"}, "where it runs")
       .group("Run")
       .automatic("gpu if there is one, else cpu");
-  table.boolean("fp16", false, "half precision").group("Training").pending("fp16 compute");
   table.boolean("barrier", false, "another runtime's barrier").group("Run").warned("barriers are ours");
   table.boolean("mkl", false, "oneDNN").group("Run").translated("oneDNN is always used");
-  table.text("backbone", std::nullopt, "a backbone").group("Run").later("needs ssd300");
   table.text("config", std::nullopt, "a YAML file of flags").group("Run");
   table.boolean("dump_config", false, "print the flags").group("Run");
   return table;

@@ -39,9 +39,8 @@ SuiteMachine suite_machine(std::string data_dir);
 
 struct ScaledEntry {
   std::vector<std::string> arguments;
-  std::vector<std::string> changes;    // "use_fp16 -> use_bf16"; empty: unchanged
-  std::string refusal;                 // why it cannot run here; empty if it can
-  std::vector<std::string> not_built;  // "--variable_update": flags that it needs and that are not built yet
+  std::vector<std::string> changes;  // "use_fp16 -> use_bf16"; empty: unchanged
+  std::string refusal;               // why it cannot run here; empty if it can
 };
 // Replaces what the machine does not support: devices, 16-bit floats, captured steps, all-reduce algorithms. Runs the
 // program's checks of the result, so that it is rejected here for the same reasons: flags, model, data and devices.
@@ -59,9 +58,8 @@ struct SuiteResult {
   std::optional<int64_t>
       max_batch_size;  // for an entry that searches it: images per device, before it was reduced to the available time
   std::optional<double> last_average_loss, top_1, top_5;
-  std::string error;                   // why there are no numbers; empty if there are
-  bool refused = false;                // with an error: this machine cannot run the entry, which was not begun
-  std::vector<std::string> not_built;  // of ScaledEntry
+  std::string error;     // why there are no numbers; empty if there are
+  bool refused = false;  // with an error: this machine cannot run the entry, which was not begun
 };
 // Scales the entry, runs a few steps of small batches to measure the time per image, then runs the entry with the steps
 // and the batch that fit into `seconds`; both are listed in the changes. Throws no core::Error except kCancelled.

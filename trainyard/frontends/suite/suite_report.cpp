@@ -21,7 +21,6 @@ OrderedJson json_of(const SuiteResult& result) {
   if (!result.error.empty()) {
     json["error"] = result.error;
     json["refused"] = result.refused;
-    if (!result.not_built.empty()) json["not_built"] = result.not_built;
     return json;
   }
   json["iters"] = result.iters;

@@ -83,7 +83,6 @@ SuiteResult run_suite_entry(const SuiteEntry& entry, const SuiteMachine& machine
   if (!scaled.refusal.empty()) {
     result.error = scaled.refusal;
     result.refused = true;
-    result.not_built = scaled.not_built;
     return result;
   }
   try {

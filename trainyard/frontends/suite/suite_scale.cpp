@@ -1,11 +1,9 @@
 #include <algorithm>
 #include <charconv>
-#include <set>
 #include <sstream>
 #include <utility>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/system/cpu_isa.h"
@@ -94,20 +92,6 @@ class Scaler {
   bool says_device_ = false;
 };
 
-// Returns what the flag waits for, where the program knows it and does not have it yet.
-std::string missing_part(const std::string& argument) {
-  try {
-    core::check_dispositions(core::parse_flags(tf_cnn_flags(kSuiteDialect), {argument}));
-  } catch (const core::Error& error) {
-    const core::FlagSpec* const flag = tf_cnn_flags(kSuiteDialect).find(split_argument(argument).first);
-    // What the project does not cover is refused by the program, and is not waited for.
-    const bool later = flag == nullptr || flag->disposition == core::Disposition::kLater;
-    if (error.code() != core::ErrorCode::kUnsupported || later) return "";
-    return flag->note.empty() ? error.what() : flag->note;
-  }
-  return "";
-}
-
 // Returns the program's own refusal of a run on this machine, before it opens a device; empty: it would begin.
 std::string refusal_of_program(const std::vector<std::string>& arguments, const SuiteMachine& machine) {
   try {
@@ -141,18 +125,7 @@ TfCnnOptions read_suite_options(const std::vector<std::string>& arguments) {
 
 ScaledEntry scale_entry(const SuiteEntry& entry, const SuiteMachine& machine) {
   ScaledEntry scaled = Scaler(entry, machine).take();
-  std::set<std::string> missing;
-  for (const std::string& argument : scaled.arguments) {
-    const std::string what = missing_part(argument);
-    if (what.empty()) continue;
-    scaled.not_built.push_back("--" + split_argument(argument).first);
-    missing.insert(what);
-  }
-  if (!scaled.not_built.empty()) {
-    scaled.refusal = fmt::format("not built yet: {} ({})", fmt::join(scaled.not_built, ", "), fmt::join(missing, "; "));
-  } else if (scaled.refusal.empty()) {
-    scaled.refusal = refusal_of_program(scaled.arguments, machine);
-  }
+  if (scaled.refusal.empty()) scaled.refusal = refusal_of_program(scaled.arguments, machine);
   return scaled;
 }
 

@@ -67,6 +67,44 @@ TEST(Suite, ScalesToTheMachineAndSaysHow) {
   EXPECT_THAT(scale_entry(entry_called("Resnet50BenchmarksInferenceCpu.synth_forward_batch1"), {}).changes, IsEmpty());
 }
 
+TEST(Suite, WritesTheWholeCommandLineOfAnEntry) {
+  constexpr SuiteEntry kEntry{"A.one",
+                              "--model=lenet --num_gpus=8 --batch_size=64 --use_fp16 --data_dir=FAKE --xla "
+                              "--all_reduce_spec=nccl --backbone_model_path=B --nodistortions"};
+  const ScaledEntry on_cpu = scale_entry(kEntry, {.cores = 3, .bfloat16 = true, .data_dir = "/data"});
+  EXPECT_THAT(on_cpu.arguments, ElementsAre("--model=lenet", "--num_gpus=3", "--batch_size=64", "--use_bf16",
+                                            "--data_dir=/data", "--nodistortions", "--device=cpu"));
+  EXPECT_THAT(on_cpu.changes,
+              ElementsAre("num_gpus 8 -> 3", "use_fp16 -> use_bf16", "xla left out", "all_reduce_spec left out",
+                          "backbone_model_path left out", "device gpu -> cpu"));
+  const ScaledEntry on_gpus = scale_entry(kEntry, {.gpus = 5, .cores = 3, .data_dir = "/data"});
+  EXPECT_THAT(on_gpus.arguments, ElementsAre("--model=lenet", "--num_gpus=5", "--batch_size=64", "--use_fp16",
+                                             "--data_dir=/data", "--xla", "--all_reduce_spec=nccl", "--nodistortions"));
+  EXPECT_THAT(on_gpus.changes, ElementsAre("num_gpus 8 -> 5", "backbone_model_path left out"));
+  const ScaledEntry without = scale_entry(kEntry, {.gpus = 8});
+  EXPECT_EQ(without.refusal, "it needs data: pass --data_dir");
+  EXPECT_THAT(without.arguments, Contains("--data_dir="));
+
+  constexpr SuiteEntry kSearch{"A.two", "--num_gpus=2 --batch_size=64 --device=cpu --model=lenet", true};
+  const ScaledEntry search = scale_entry(kSearch, {.cores = 2});
+  EXPECT_THAT(search.arguments, ElementsAre("--num_gpus=2", "--batch_size=auto", "--device=cpu", "--model=lenet"));
+  EXPECT_THAT(search.changes, IsEmpty());
+  EXPECT_THAT(scale_entry(kSearch, {.cores = 0}).arguments, Contains("--num_gpus=1"));
+}
+
+// A flag that does not exist, or a value of one, is the program's refusal.
+TEST(Suite, RefusesWhatTheProgramRefuses) {
+  constexpr SuiteEntry kUnknown{"A.one", "--model=lenet --telepathy=1 --device=cpu"};
+  const ScaledEntry unknown = scale_entry(kUnknown, {.cores = 2});
+  EXPECT_THAT(unknown.refusal, HasSubstr("telepathy"));
+  constexpr SuiteEntry kWrong{"A.two", "--model=lenet --batch_size=many --device=cpu"};
+  const ScaledEntry wrong = scale_entry(kWrong, {.cores = 2});
+  EXPECT_THAT(wrong.refusal, HasSubstr("batch_size"));
+  constexpr SuiteEntry kForward{"A.three", "--model=lenet --forward_only --num_gpus=2"};
+  EXPECT_THAT(scale_entry(kForward, {.gpus = 2}).refusal,
+              HasSubstr("--forward_only runs on one GPU, and --num_gpus=2 asks for more"));
+}
+
 // Whatever machine: what the suite would start passes the program's own checks, or it is listed with why it does not.
 TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
   const core::TempDir data;
@@ -82,7 +120,6 @@ TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
         ++runnable;
         const bool trains = entry.arguments.find("forward_only") == std::string_view::npos;
         if (trains && entry.arguments.find("--num_gpus=8") != std::string_view::npos) ++on_eight;
-        EXPECT_THAT(scaled.not_built, IsEmpty()) << entry.name;
         const auto refused = core::error_of([&] {
           const core::FlagValues values = core::parse_flags(tf_cnn_flags(), scaled.arguments);
           const TfCnnOptions options = read_options(values, Dialect::kTfCnnBenchmarks);
@@ -96,18 +133,6 @@ TEST(Suite, WhatIsListedAsRunnableIsWhatTheProgramAccepts) {
       EXPECT_GT(on_eight, 0) << "no training on eight devices with " << gpus << " GPUs";
     }
   }
-}
-
-TEST(Suite, NamesTheFlagsThatAreNotBuiltYet) {
-  for (const SuiteEntry& entry : suite_entries()) {
-    EXPECT_THAT(scale_entry(entry, {.gpus = 8, .cores = 8}).not_built, IsEmpty()) << entry.name;
-  }
-  const SuiteResult result{.name = "Telepathy",
-                           .error = "not built yet: --trt_mode (thoughts)",
-                           .refused = true,
-                           .not_built = {"--trt_mode"}};
-  EXPECT_THAT(suite_table({result}, SuiteHistory("")), HasSubstr("not built yet: --trt_mode"));
-  EXPECT_THAT(SuiteHistory("").with({result}, {.gpus = 8}), HasSubstr("\"not_built\": ["));
 }
 
 TEST(Suite, SaysWhatCannotRun) {

@@ -1,7 +1,6 @@
 // Rejects invalid combinations of flags, in the order and with the texts of tf_cnn_benchmarks.
 //
-// Checks that need the data set, the model or the machine are made elsewhere. Call validate_flags before
-// core::check_dispositions, so that a mistake is reported as such even when a flag is not built yet.
+// Checks that need the data set, the model or the machine are made elsewhere.
 #pragma once
 
 #include <optional>

@@ -74,7 +74,7 @@ TfCnnOptions read_options(const core::FlagValues& given, Dialect dialect) {
   CheckedFlags checked = validate_flags(values, dialect);
   if (dialect == Dialect::kTrainyard) require_what_a_trainer_needs(values);
   TfCnnOptions options;
-  options.warnings = core::check_dispositions(values);
+  options.warnings = core::flag_warnings(values);
   options.dialect = dialect;
   read_run_flags(values, options);
   options.steps = std::move(checked.steps);

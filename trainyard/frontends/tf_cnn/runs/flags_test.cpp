@@ -8,7 +8,6 @@
 #include <gtest/gtest.h>
 #include <unistd.h>
 
-#include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/flags/flag_value.h"
 #include "trainyard/core/testing/golden.h"
@@ -75,21 +74,6 @@ TEST(BenchmarkFlags, AreDocumented) {
   }
 }
 
-// What is still refused. The file may only lose lines.
-TEST(BenchmarkFlags, PendingOnesAreListed) {
-  std::string list;
-  for (const FlagSpec& spec : tf_cnn_flags().all()) {
-    const bool pending = spec.disposition == Disposition::kPending;
-    if (pending || spec.disposition == Disposition::kLater) {
-      list += fmt::format("{} ({}): {}\n", spec.name, pending ? "pending" : "later", spec.note);
-    }
-    for (const auto& [value, what] : spec.pending_values) {
-      list += fmt::format("{}={} (pending): {}\n", spec.name, value, what);
-    }
-  }
-  EXPECT_TRUE(core::matches_golden(list, "trainyard/frontends/testdata/pending_flags.txt"));
-}
-
 // A value of the flag's kind that is not its default.
 std::string another_value(const FlagSpec& spec) {
   switch (spec.kind) {
@@ -107,40 +91,6 @@ std::string another_value(const FlagSpec& spec) {
       return "1,2.5,3";
   }
   return "";
-}
-
-// Returns every value of the flag that a test can name: all choices, or one that is not the default.
-std::vector<std::string> other_values(const FlagSpec& spec) {
-  if (spec.kind == core::FlagKind::kChoice) return spec.choices;
-  std::vector<std::string> values = {another_value(spec)};
-  values.insert(values.end(), spec.words.begin(), spec.words.end());
-  return values;
-}
-
-// Returns whether the program refuses this value as one that is not built.
-bool is_refused(const FlagSpec& spec, const std::string& value) {
-  core::FlagValues values(tf_cnn_flags());
-  values.set(spec.name, value, core::FlagSource::kCommandLine);
-  try {
-    core::check_dispositions(values);
-  } catch (const core::Error& error) {
-    EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported) << error.what();
-    EXPECT_NE(std::string(error.what()).find(spec.name), std::string::npos) << error.what();
-    return true;
-  }
-  return false;
-}
-
-TEST(BenchmarkFlags, NoneOfTheUpstreamTableIsRefused) {
-  std::set<std::string> refused;
-  for (const UpstreamFlag& flag : upstream_flags()) {
-    const FlagSpec& spec = *tf_cnn_flags().find(flag.name);
-    for (const std::string& value : other_values(spec)) {
-      const bool choice = spec.kind == core::FlagKind::kChoice;
-      if (is_refused(spec, value)) refused.insert(choice ? fmt::format("{}={}", spec.name, value) : spec.name);
-    }
-  }
-  EXPECT_EQ(refused, std::set<std::string>());
 }
 
 TEST(BenchmarkFlags, OnlyTheFlagsOfOtherRuntimesWarn) {
@@ -200,17 +150,8 @@ TEST(BenchmarkFlags, AWordSurvivesDumpAndRead) {
   core::local_file_system().remove_file(path);
 }
 
-TEST(BenchmarkFlags, DefaultsAskForNothingPending) {
-  EXPECT_TRUE(core::check_dispositions(core::FlagValues(tf_cnn_flags())).empty());
-}
-
-TEST(BenchmarkFlags, AGpuIsNotPending) {
-  const auto check = [](const std::vector<std::string>& arguments) {
-    core::check_dispositions(core::parse_flags(tf_cnn_flags(), arguments));
-  };
-  // Whether there is one is known when the device is opened: device_settings_test.cpp.
-  EXPECT_NO_THROW(
-      check({"--device=gpu", "--local_parameter_device=GPU", "--xla_compile", "--use_fp16", "--fp16_vars"}));
+TEST(BenchmarkFlags, DefaultsWarnOfNothing) {
+  EXPECT_TRUE(core::flag_warnings(core::FlagValues(tf_cnn_flags())).empty());
 }
 
 }  // namespace
