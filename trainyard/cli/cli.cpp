@@ -3,9 +3,12 @@
 #include <exception>
 #include <initializer_list>
 #include <iostream>
+#include <iterator>
 #include <ostream>
 #include <sstream>
+#include <string>
 #include <string_view>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ostream.h>
@@ -16,6 +19,7 @@
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/base/registry.h"
+#include "trainyard/core/flags/flags.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/parallel/launch/launch.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
@@ -144,6 +148,21 @@ int code_of_error(core::ErrorCode code) {
                                                                             : core::exit_code(code);
 }
 
+// Returns whether a command line sets a boolean flag of its command. One that the command refuses sets none.
+bool sets_flag(const Arguments& arguments, std::string_view flag) try {
+  const Command* const command = std::find_if(std::begin(kCommands), std::end(kCommands),
+                                              [&](const Command& each) { return arguments[0] == each.name; });
+  std::vector<CommandDescription> descriptions;
+  std::ostringstream nothing;
+  Console console{.out = nothing, .descriptions = &descriptions};
+  command->run({}, console);
+  std::vector<std::string> positional;
+  return core::parse_flags(descriptions.front().flags, Arguments(arguments.begin() + 1, arguments.end()), positional)
+      .boolean(flag);
+} catch (const core::Error&) {
+  return false;
+}
+
 }  // namespace
 
 bool stops_on_request(const Arguments& arguments) {
@@ -151,11 +170,8 @@ bool stops_on_request(const Arguments& arguments) {
   const std::string_view kind = arguments.size() > 1 ? std::string_view(arguments[1]) : "";
   if (arguments[0] == "bench") return is_one_of(kind, {"latency", "data"});
   if (arguments[0] == "data") return is_one_of(kind, {"convert", "verify"});
-  const auto says = [&arguments](std::string_view flag) {
-    return std::find(arguments.begin(), arguments.end(), flag) != arguments.end();
-  };
-  if (arguments[0] == "report") return says("--watch") || says("--watch=true");
-  if (arguments[0] == "suite") return !says("--list") && !says("--list=true");
+  if (arguments[0] == "report") return sets_flag(arguments, "watch");
+  if (arguments[0] == "suite") return !sets_flag(arguments, "list");
   return !is_one_of(arguments[0], {"eval-detections", "export", "quantize", "models", "simulate", "sparsity", "doctor",
                                    "completion", "help"});
 }

@@ -103,6 +103,17 @@ bool is_written(const std::string& folder, const char* lock) {
   }
 }
 
+// Returns whether a process trains in the run's folder. One that continues a run takes the lock first: until it writes
+// a summary of its own, the folder has that of the run before, which has ended.
+bool is_running(const std::string& folder, const std::string& status) {
+  if (!is_written(folder, train::kRunLock)) return false;
+  if (status == "running") return true;
+  std::error_code no_lock, no_summary;
+  const auto locked = std::filesystem::last_write_time(core::join_path(folder, train::kRunLock), no_lock);
+  const auto summary = std::filesystem::last_write_time(core::join_path(folder, "run_summary.json"), no_summary);
+  return !no_lock && (no_summary || locked > summary);
+}
+
 struct WrittenReport {
   size_t bytes = 0;
   bool running = false;  // a run or a search of it has not ended
@@ -113,8 +124,7 @@ WrittenReport write_report(const Sources& sources, const std::string& output, st
   std::vector<ReportRun> runs;
   for (const std::string& folder : sources.runs) {
     runs.push_back(read_report_run(folder));
-    const bool is_running = text_at(runs.back().summary, "status") == "running" && is_written(folder, train::kRunLock);
-    written.running = written.running || is_running;
+    written.running = written.running || is_running(folder, text_at(runs.back().summary, "status").value_or(""));
   }
   name_runs(runs);
   std::vector<ReportSearch> searches;

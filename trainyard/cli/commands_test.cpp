@@ -28,17 +28,20 @@ TEST(Commands, NoArgumentsListTheCommandsAndFail) {
 
 // What looks at no request to stop would say that it is saving, and go on.
 TEST(Commands, OneSignalEndsThoseThatHaveNoStepToFinish) {
-  for (const Arguments& arguments : {Arguments{"bench", "layers", "--model=lenet"}, Arguments{"bench", "allreduce"},
-                                     Arguments{"bench", "quantization"}, Arguments{"data", "index", "DIR"},
-                                     Arguments{"data", "make-shapes"}, Arguments{"quantize", "FILE"},
-                                     Arguments{"export"}, Arguments{"report", "runs"}, Arguments{"suite", "--list"}}) {
+  for (const Arguments& arguments :
+       {Arguments{"bench", "layers", "--model=lenet"}, Arguments{"bench", "allreduce"},
+        Arguments{"bench", "quantization"}, Arguments{"data", "index", "DIR"}, Arguments{"data", "make-shapes"},
+        Arguments{"quantize", "FILE"}, Arguments{"export"}, Arguments{"report", "runs"}, Arguments{"suite", "--list"},
+        Arguments{"report", "runs", "--watch=0"}, Arguments{"report", "--output", "--watch"},
+        Arguments{"suite", "--list=1"}, Arguments{"suite", "-list=yes"}}) {
     EXPECT_FALSE(stops_on_request(arguments)) << arguments[0];
   }
   for (const Arguments& arguments :
        {Arguments{"train", "--model=lenet"}, Arguments{"--model=trivial"}, Arguments{"launch", "-n", "2"},
         Arguments{"bench", "latency"}, Arguments{"bench", "data"}, Arguments{"data", "convert"},
         Arguments{"data", "verify"}, Arguments{"predict"}, Arguments{"report", "runs", "--watch"},
-        Arguments{"tune", "FILE"}, Arguments{"suite", "--run=*"}}) {
+        Arguments{"tune", "FILE"}, Arguments{"suite", "--run=*"}, Arguments{"report", "--watch=1", "runs"},
+        Arguments{"report", "runs", "-watch"}, Arguments{"suite", "--list=0", "--run=*"}}) {
     EXPECT_TRUE(stops_on_request(arguments)) << arguments[0];
   }
 }

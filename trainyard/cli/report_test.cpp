@@ -1,4 +1,6 @@
 // The command `trainyard report`.
+#include <chrono>
+#include <filesystem>
 #include <optional>
 #include <thread>
 
@@ -201,6 +203,22 @@ TEST_F(ReportCommand, AKilledRunEndsTheWatch) {
   watching.join();
   EXPECT_EQ(result.code, kSuccess) << result.err;
   EXPECT_THAT(page("runs/a/report.html"), HasSubstr("\"reload_seconds\":null"));
+}
+
+// It has the lock, and until its first step is due the folder's summary is that of the run that it continues.
+TEST_F(ReportCommand, ARunThatHasJustBeenContinuedIsWatched) {
+  const std::string directory = temp_.file("runs/a"), summary = core::join_path(directory, "run_summary.json");
+  const auto written = [&](std::chrono::minutes before_lock) {
+    const core::LockFile lock(core::join_path(directory, "run.lock"));
+    const auto locked = std::filesystem::last_write_time(core::join_path(directory, "run.lock"));
+    std::filesystem::last_write_time(summary, locked - before_lock);
+    core::StopSource stop;  // ends a watch that begins
+    stop.request_stop(core::StopReason::kSignal, "SIGINT");
+    EXPECT_EQ(run_command({"report", directory, "--watch"}, stop.token()).code, kSuccess);
+    return page("runs/a/report.html");
+  };
+  EXPECT_THAT(written(std::chrono::minutes(1)), HasSubstr("\"reload_seconds\":10"));
+  EXPECT_THAT(written(std::chrono::minutes(-1)), HasSubstr("\"reload_seconds\":null")) << "it has ended meanwhile";
 }
 
 TEST_F(ReportCommand, AStopEndsTheWatch) {

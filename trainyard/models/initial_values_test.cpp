@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/models/testing/drop_rates.h"
 
 namespace trainyard::models::initial_values_test {
 namespace {
@@ -269,10 +270,7 @@ TEST(InitialValues, DropoutHasTheRatesOfTheOriginals) {
                                               {"mobilenet", {0.2}},
                                               {"nasnet", {0.5}},
                                               {"nasnetlarge", {0.5}}}) {
-    std::vector<double> drops;
-    for (const nn::Node& node : whole_model(tested.model).nodes) {
-      if (const auto* dropout = std::get_if<nn::Dropout>(&node.op)) drops.push_back(dropout->drop);
-    }
+    const std::vector<double> drops = drop_rates<nn::Dropout>(whole_model(tested.model));
     EXPECT_THAT(drops, ::testing::Pointwise(::testing::DoubleEq(), tested.drops)) << tested.model;
   }
 }
@@ -288,8 +286,8 @@ TEST(InitialValues, StochasticDepthHasTheRatesOfTheOriginals) {
         Case{"torchvision/convnext_base", "imagenet", 0.5}, Case{"torchvision/swin_t", "imagenet", 0.2},
         Case{"nasnetlarge", "imagenet", 0.3}, Case{"nasnet", "cifar10", 0.4}, Case{"nasnet", "imagenet", 0}}) {
     double most = 0;
-    for (const nn::Node& node : whole_model(tested.model, tested.dataset).nodes) {
-      if (const auto* depth = std::get_if<nn::StochasticDepth>(&node.op)) most = std::max(most, depth->drop);
+    for (const double drop : drop_rates<nn::StochasticDepth>(whole_model(tested.model, tested.dataset))) {
+      most = std::max(most, drop);
     }
     EXPECT_DOUBLE_EQ(most, tested.most) << tested.model << " " << tested.dataset;
   }
@@ -304,11 +302,8 @@ TEST(InitialValues, DropPathRisesFromCellToCell) {
   };
   for (const Case& tested :
        {Case{"nasnet", "cifar10", 18 + 2, 0.4}, Case{"nasnetlarge", "imagenet", 18 + 2 + 2, 0.3}}) {
-    std::vector<double> drops;
-    for (const nn::Node& node : whole_model(tested.model, tested.dataset).nodes) {
-      const auto* const depth = std::get_if<nn::StochasticDepth>(&node.op);
-      if (depth != nullptr && (drops.empty() || depth->drop != drops.back())) drops.push_back(depth->drop);
-    }
+    std::vector<double> drops = drop_rates<nn::StochasticDepth>(whole_model(tested.model, tested.dataset));
+    drops.erase(std::unique(drops.begin(), drops.end()), drops.end());  // a cell's layers have its rate
     ASSERT_EQ(drops.size(), static_cast<size_t>(tested.cells)) << tested.model;
     for (int cell = 0; cell < tested.cells; ++cell) {
       EXPECT_DOUBLE_EQ(drops[static_cast<size_t>(cell)], tested.most * (cell + 1) / tested.cells) << tested.model;

@@ -7,17 +7,10 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/models/registry/model_registry.h"
+#include "trainyard/models/testing/drop_rates.h"
 
 namespace trainyard::models::training_options_test {
 namespace {
-
-std::vector<double> depths_of(const nn::Graph& graph) {
-  std::vector<double> drops;
-  for (const nn::Node& node : graph.nodes) {
-    if (const auto* depth = std::get_if<nn::StochasticDepth>(&node.op)) drops.push_back(depth->drop);
-  }
-  return drops;
-}
 
 std::vector<std::string> parameter_names(const nn::Graph& graph) {
   std::vector<std::string> names;
@@ -40,20 +33,22 @@ TEST(TrainingOptions, ResidualNetworksGetALayerForEachBlock) {
         Case{"torchvision/vit_b_16", "imagenet", 24}}) {
     const nn::Graph plain = build_model(tested.model, tested.dataset, {.num_classes = 10});
     const nn::Graph deep = build_model(tested.model, tested.dataset, {.num_classes = 10, .stochastic_depth = 0.2});
-    const std::vector<double> drops = depths_of(deep);
+    const std::vector<double> drops = drop_rates<nn::StochasticDepth>(deep);
     ASSERT_EQ(drops.size(), tested.blocks) << tested.model;
     EXPECT_TRUE(std::is_sorted(drops.begin(), drops.end()));
     EXPECT_DOUBLE_EQ(drops.front(), 0.2 / static_cast<double>(tested.blocks));
     EXPECT_DOUBLE_EQ(drops.back(), 0.2);
     EXPECT_EQ(parameter_names(deep), parameter_names(plain)) << "checkpoints fit";
-    EXPECT_TRUE(depths_of(build_model(tested.model, tested.dataset, {.stochastic_depth = 0.0})).empty());
+    EXPECT_TRUE(
+        drop_rates<nn::StochasticDepth>(build_model(tested.model, tested.dataset, {.stochastic_depth = 0.0})).empty());
   }
 }
 
 // torchvision's stochastic_depth_prob.
 TEST(TrainingOptions, NetworksThatHaveStochasticDepthKeepTheirRule) {
   const auto build = [](const char* model, std::optional<double> drop) {
-    return depths_of(build_model(model, "imagenet", {.num_classes = 10, .stochastic_depth = drop}));
+    return drop_rates<nn::StochasticDepth>(
+        build_model(model, "imagenet", {.num_classes = 10, .stochastic_depth = drop}));
   };
   for (const char* model : {"torchvision/efficientnet_b0", "torchvision/swin_t"}) {
     EXPECT_EQ(build(model, {}), build(model, 0.2)) << model;
@@ -69,14 +64,9 @@ TEST(TrainingOptions, EveryModelTakesDropout) {
   for (const DatasetFamily family : {DatasetFamily::kImagenet, DatasetFamily::kCifar10}) {
     for (const std::string& name : model_names(family)) {
       const nn::Graph graph = build_model(name, family_name(family), {.num_classes = 10, .dropout = 0.125});
-      int layers = 0;
-      for (const nn::Node& node : graph.nodes) {
-        const auto* dropout = std::get_if<nn::Dropout>(&node.op);
-        if (dropout == nullptr) continue;
-        EXPECT_EQ(dropout->drop, 0.125) << name;
-        ++layers;
-      }
-      EXPECT_GE(layers, 1) << name;
+      const std::vector<double> drops = drop_rates<nn::Dropout>(graph);
+      for (const double drop : drops) EXPECT_EQ(drop, 0.125) << name;
+      EXPECT_GE(drops.size(), 1U) << name;
     }
   }
 }

@@ -3,35 +3,20 @@
 
 #include <fmt/core.h>
 
-#include "trainyard/data/base/new_directory.h"
-#include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/datasets/shapes_files.h"
 #include "trainyard/formats/records/tf_example.h"
 #include "trainyard/formats/records/tfrecord.h"
 
 namespace trainyard::data {
 namespace {
 
-using core::Error;
-using core::ErrorCode;
-
-constexpr int kJpegQuality = 95;
-
-void require_option(bool holds, std::string_view name, std::string_view expected, int64_t actual) {
-  if (holds) return;
-  throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("shapes option {} is out of range", name),
-                                            .expected = std::string(expected),
-                                            .actual = fmt::format("{}", actual)});
-}
-
 std::string encode_record(const ShapesOptions& options, Subset subset, int64_t index) {
   const Image image = draw_shape(options.seed, subset, index, options.image_size);
-  // At this size halved chroma would blur what tells the shapes apart.
-  const std::vector<std::byte> jpeg = encode_jpeg(image, kJpegQuality, ChromaSubsampling::k444);
   const int64_t label = shape_label(index);
   formats::ExampleBuilder example;
-  example.add_bytes(formats::kImageEncoded, {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+  example.add_bytes(formats::kImageEncoded, encode_shapes(image));
   example.add_int64(formats::kImageClassLabel, label);
   example.add_bytes(formats::kImageClassText, shape_names()[label]);
   example.add_int64(formats::kImageHeight, image.height);
@@ -58,19 +43,18 @@ void write_subset(const ShapesOptions& options, Subset subset, const std::string
 }  // namespace
 
 void ShapesOptions::validate() const {
-  require_option(train_count > 0, "train_count", "at least 1 image", train_count);
-  require_option(validation_count > 0, "validation_count", "at least 1 image", validation_count);
-  require_option(image_size >= 16 && image_size <= 1024, "image_size", "16 to 1024 pixels", image_size);
-  require_option(train_shards > 0 && train_shards <= 1000, "train_shards", "1 to 1000", train_shards);
-  require_option(validation_shards > 0 && validation_shards <= 1000, "validation_shards", "1 to 1000",
-                 validation_shards);
+  require_shapes_options("shapes", train_count, validation_count, image_size);
+  const auto require_shards = [](const char* name, int shards) {
+    require_shapes_option("shapes", shards > 0 && shards <= 1000, name, "1 to 1000", shards);
+  };
+  require_shards("train_shards", train_shards);
+  require_shards("validation_shards", validation_shards);
 }
 
 void write_shapes(const ShapesOptions& options, const std::string& directory, core::FileSystem& files) {
   options.validate();
-  make_new_directory(directory, files, [&](const std::string& unfinished) {
-    write_subset(options, Subset::kTrain, unfinished, files);
-    write_subset(options, Subset::kValidation, unfinished, files);
+  write_both_subsets(directory, files, [&](Subset subset, const std::string& unfinished) {
+    write_subset(options, subset, unfinished, files);
   });
 }
 

@@ -5,17 +5,13 @@
 
 #include <fmt/format.h>
 
-#include "trainyard/core/base/error.h"
-#include "trainyard/data/base/new_directory.h"
-#include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/datasets/shapes.h"
+#include "trainyard/data/datasets/shapes_files.h"
 #include "trainyard/data/detection/coco_annotations.h"
 #include "trainyard/data/detection/coco_labels.h"
 
 namespace trainyard::data {
 namespace {
-
-constexpr int kBoxedJpegQuality = 95;
 
 void write_subset(const BoxedShapesOptions& options, Subset subset, const std::string& directory,
                   core::FileSystem& files) {
@@ -37,9 +33,7 @@ void write_subset(const BoxedShapesOptions& options, Subset subset, const std::s
                           .file_name = fmt::format("{:012}.jpg", index + 1),
                           .width = options.image_size,
                           .height = options.image_size};
-    const std::vector<std::byte> jpeg = encode_jpeg(drawn.image, kBoxedJpegQuality, ChromaSubsampling::k444);
-    files.write_file_atomically(core::join_path(folder, image.file_name),
-                                {reinterpret_cast<const char*>(jpeg.data()), jpeg.size()});
+    files.write_file_atomically(core::join_path(folder, image.file_name), encode_shapes(drawn.image));
     for (size_t i = 0; i < drawn.boxes.size(); ++i) {
       const Box& box = drawn.boxes[i];
       // Whole pixels, which stay inside of the image.
@@ -64,23 +58,13 @@ void write_subset(const BoxedShapesOptions& options, Subset subset, const std::s
 }  // namespace
 
 void BoxedShapesOptions::validate() const {
-  const auto require = [](bool holds, std::string_view name, std::string_view expected, int64_t actual) {
-    if (holds) return;
-    throw core::Error(core::ErrorCode::kInvalidArgument,
-                      {.problem = fmt::format("boxed shapes option {} is out of range", name),
-                       .expected = std::string(expected),
-                       .actual = fmt::format("{}", actual)});
-  };
-  require(train_count > 0, "train_count", "at least 1 image", train_count);
-  require(validation_count > 0, "validation_count", "at least 1 image", validation_count);
-  require(image_size >= 16 && image_size <= 1024, "image_size", "16 to 1024 pixels", image_size);
+  require_shapes_options("boxed shapes", train_count, validation_count, image_size);
 }
 
 void write_boxed_shapes(const BoxedShapesOptions& options, const std::string& directory, core::FileSystem& files) {
   options.validate();
-  make_new_directory(directory, files, [&](const std::string& unfinished) {
-    write_subset(options, Subset::kTrain, unfinished, files);
-    write_subset(options, Subset::kValidation, unfinished, files);
+  write_both_subsets(directory, files, [&](Subset subset, const std::string& unfinished) {
+    write_subset(options, subset, unfinished, files);
   });
 }
 

@@ -210,6 +210,7 @@ TEST(CallbackLoop, CallsEachCallbackInItsPlace) {
                              const optim::Optimizer& optimizer) -> UpdatePreResult {
     note(fmt::format("update_pre {}", lr));
     EXPECT_EQ(loss.size(0), batch["x"].size(0));
+    EXPECT_FALSE(loss.requires_grad());
     EXPECT_FALSE(output[0].requires_grad());
     EXPECT_EQ(optimizer.parameters().size(), 1U);
     return {.update_gradients = {{"w", gradients["w"].div(1000)}}, .display_gradients = {{"w", gradients["w"].mul(7)}}};

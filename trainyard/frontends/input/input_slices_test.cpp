@@ -1,5 +1,6 @@
 // The input of several processes: slices of the global batches of one process, of each form that data have.
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <set>
 #include <string>
@@ -17,6 +18,7 @@
 #include "trainyard/data/tools/convert_dataset.h"
 #include "trainyard/frontends/input/image_source.h"
 #include "trainyard/frontends/options/cluster_settings.h"
+#include "trainyard/train/testing/fake_accelerator.h"
 
 namespace trainyard::frontends::input_slices_test {
 namespace {
@@ -264,6 +266,36 @@ TEST(ImageSource, SyntheticImagesHaveTheSizesAndTheEpochThatAreAsked) {
   EXPECT_EQ(source->position(), (data::Position{0, 8}));
   for (int step = 0; step < 2; ++step) source->next();
   EXPECT_EQ(source->position(), (data::Position{1, 4}));
+}
+
+// Batches are made where an accelerator can read them.
+TEST(ImageSource, BatchesOfAnAcceleratorAreInItsPinnedMemory) {
+  struct Pinning : train::FakeAccelerator {
+    at::Tensor pinned(at::IntArrayRef sizes, at::ScalarType dtype) override {
+      const at::Tensor memory = FakeAccelerator::pinned(sizes, dtype);
+      const std::lock_guard lock(mutex);
+      made.insert(memory.const_data_ptr());
+      return memory;
+    }
+    std::mutex mutex;
+    std::set<const void*> made;
+  };
+  const Forms forms;
+  InputOptions options;
+  options.data_name = forms.all()[0].name;
+  options.data_dir = forms.all()[0].directory;
+  options.threads = 1;
+  const InputSettings settings = settle_input(options, options.data_name, {32, 32}, 1);
+  const std::shared_ptr<const data::Dataset> dataset = open_dataset(settings, data::Subset::kTrain);
+  const auto accelerator = std::make_shared<Pinning>();
+  train::OpenDevices devices;
+  devices.accelerators = {accelerator};
+  const ImageSourceOptions asked{.dataset = dataset, .num_classes = dataset->label_count(), .batch_size = 4};
+  const auto source = make_image_source(settings, devices, asked);
+  const std::vector<data::Batch> batches = source->next();
+  ASSERT_EQ(batches.size(), 1U);
+  const std::lock_guard lock(accelerator->mutex);
+  EXPECT_EQ(accelerator->made.count(batches[0].labels().const_data_ptr()), 1U);
 }
 
 // As an evaluation compares the names in its records with those of its training.

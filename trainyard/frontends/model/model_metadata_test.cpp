@@ -153,6 +153,25 @@ TEST(ModelMetadata, FilesOfOthersHaveNone) {
   EXPECT_FALSE(read.input.has_value());
 }
 
+// Images would be given to it in another order than it has learned.
+TEST(ModelMetadata, AnotherOrderOfValuesIsRefused) {
+  const auto message = [](const char* field, const nlohmann::json& value,
+                          core::ErrorCode code = core::ErrorCode::kUnsupported) {
+    ModelMetadata metadata = metadata_of(model());
+    auto json = nlohmann::json::parse(metadata.at("trainyard.input"));
+    json[field] = value;
+    metadata["trainyard.input"] = json.dump();
+    return core::message_of([&] { train::described_in(metadata, "m.onnx"); }, code);
+  };
+  EXPECT_EQ(message("channel_order", "RGB"), "no error");
+  EXPECT_THAT(message("channel_order", "BGR"),
+              ::testing::HasSubstr("another channel_order than models here do: m.onnx, trainyard.input: expected RGB, "
+                                   "got BGR"));
+  EXPECT_THAT(message("layout", "NHWC"), ::testing::HasSubstr("expected NCHW, got NHWC"));
+  EXPECT_THAT(message("layout", 4, core::ErrorCode::kCorruptData),
+              ::testing::HasSubstr("metadata of the model is malformed"));
+}
+
 TEST(ModelMetadata, MalformedEntriesAreNamed) {
   const auto fails = [](const char* entry, const std::string& text) {
     ModelMetadata metadata = metadata_of(model());

@@ -245,13 +245,9 @@ TrainedModel load_file(const OpenedModel& opened, const TrainedModelOptions& opt
     train::load_quantized_weights(*opened.weights, *saved, *scales, *trained.parameters, trained.identity.num_classes);
     return trained;
   }
-  const std::vector<std::string> auxiliary =
-      options.build || saved != nullptr
-          ? std::vector<std::string>()
-          : models::find_model(trained.identity.model, trained.identity.dataset).auxiliary;
   const formats::TensorFile file = train::named_for_graph(*opened.weights, trained.executor->graph());
   const train::LoadedWeights loaded =
-      train::load_weights(file, *trained.parameters, trained.identity.num_classes, auxiliary,
+      train::load_weights(file, *trained.parameters, trained.identity.num_classes,
                           train::position_grids(trained.executor->graph(), opened.image_size));
   if (!loaded.head.empty()) {
     throw core::Error(core::ErrorCode::kInvalidArgument,

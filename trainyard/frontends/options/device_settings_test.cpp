@@ -1,9 +1,16 @@
 #include "trainyard/frontends/options/device_settings.h"
 
+#include <optional>
+#include <string>
+#include <vector>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/base/log.h"
+#include "trainyard/core/system/cpu_isa.h"
+#include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/frontends/options/device_options.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
@@ -464,6 +471,84 @@ TEST(DevicePlan, FlagsOfTheCpuAreRefusedOnAGpu) {
     EXPECT_EQ(problem({flag, "--device=cpu"}, 1), "") << flag;
   }
   EXPECT_EQ(problem({"--executor=reference"}, 1), "");
+}
+
+TEST(DevicePlan, RefusalsAreWhole) {
+  const auto refusal = [](const std::vector<std::string>& arguments, int gpus) {
+    return core::message_of([&] { plan(arguments, gpus); });
+  };
+  const std::string horovod = "--variable_update=horovod";
+  for (const std::string flag : {"--rank_deadline=5", "--rank_start_deadline=5", "--listen_address=10.0.0.1"}) {
+    EXPECT_EQ(refusal({flag}, 0), flag.substr(0, flag.find('=')) +
+                                      " is of several processes; pass --variable_update=horovod or "
+                                      "collective_all_reduce, too, or leave it out");
+  }
+  EXPECT_EQ(refusal({horovod, "--horovod_device=tpu"}, 1),
+            "--horovod_device is no device: expected cpu or gpu, got tpu");
+  EXPECT_EQ(refusal({"--horovod_compression=bf16"}, 0),
+            "--horovod_compression is of --variable_update=horovod; pass both, or neither");
+  EXPECT_EQ(refusal({"--sharded_update=true", "--variable_update=independent"}, 0),
+            "--sharded_update=true needs replicas that have a copy of the parameters each: expected "
+            "--variable_update=replicated, horovod, collective_all_reduce or distributed_all_reduce, got "
+            "--variable_update=independent");
+  EXPECT_EQ(refusal({"--num_gpus=2", "--gpu_indices=1"}, 4),
+            "--gpu_indices names another number of GPUs than --num_gpus: expected 2, got 1");
+  EXPECT_EQ(refusal({"--num_gpus=4"}, 4), "no error") << "all that there are";
+  EXPECT_EQ(plan({horovod, "--device=gpu"}, 0, 5).gpu_indices, std::vector<int>{5}) << "open_device() says what lacks";
+}
+
+TEST(DevicePlan, ProcessesThatWouldTrainAloneHearOfTheirLauncher) {
+  const core::EnvironmentVariable size("SLURM_STEP_NUM_TASKS", "3"), step("SLURM_STEP_ID", "0");
+  const core::EnvironmentVariable terminal("SLURM_PTY_PORT", std::nullopt);
+  DeviceOptions options;
+  options.gpu = false;
+  options.variable_update = "replicated";
+  const std::string expected =
+      ": Slurm's srun, SLURM_STEP_NUM_TASKS=3: expected --variable_update=horovod, or collective_all_reduce or "
+      "distributed_all_reduce with several replicas a process, got --variable_update=replicated; pass one of them, or "
+      "start one process; or set TRAINYARD_SEPARATE_PROCESSES=1 where each is a run of its own";
+  EXPECT_EQ(core::message_of([&] { open_device(options, {}); }),
+            "3 processes were started, and each would train alone" + expected);
+  EXPECT_EQ(core::message_of([&] { open_device(options, {.evaluation = true}); }),
+            "3 processes were started, and each would evaluate alone" + expected);
+  EXPECT_EQ(core::message_of([&] { open_device(options, {.forward_only = true}); }), "no error");
+}
+
+TEST(OpenDevice, AnInstructionSetIsChosenWhenTheProcessBegins) {
+  const std::string limit(core::to_string(core::cpu_isa_limit()));
+  DeviceOptions options;
+  options.gpu = false;
+  for (const std::string wanted : {"auto", "avx2", "avx512"}) {
+    options.max_cpu_isa = wanted;
+    EXPECT_EQ(core::message_of([&] { open_device(options, {}); }),
+              wanted == "auto" || wanted == limit
+                  ? "no error"
+                  : "--max_cpu_isa must be known when the process begins: expected " + wanted + ", got " + limit +
+                        "; set TRAINYARD_MAX_CPU_ISA=" + wanted + " in the environment");
+  }
+}
+
+TEST(OpenDevice, SaysWhatItHasChosen) {
+  const auto log_of = [](const DeviceOptions& options, at::ScalarType dtype, const std::string& executor) {
+    ::testing::internal::CaptureStderr();
+    const train::OpenDevices opened = open_device(options, {});
+    EXPECT_EQ(opened.dtype, dtype);
+    EXPECT_EQ(opened.executor, executor);
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const core::log::Level before = core::log::set_level(core::log::Level::kInfo);
+  DeviceOptions options;
+  if (train::gpu_count() == 0) {
+    EXPECT_THAT(log_of(options, at::kFloat, "cpu"), ::testing::HasSubstr("device: cpu (this "));
+  }
+  options.gpu = false;
+  EXPECT_THAT(log_of(options, at::kFloat, "cpu"), ::testing::Not(::testing::HasSubstr("device: ")));
+  options.use_bf16 = true;
+  EXPECT_THAT(log_of(options, at::kBFloat16, "cpu"), ::testing::Not(::testing::HasSubstr("fp16 on the CPU")));
+  options.use_bf16 = false;
+  options.use_fp16 = true;
+  EXPECT_THAT(log_of(options, at::kHalf, "reference"), ::testing::HasSubstr("fp16 on the CPU is computed by LibTorch"));
+  core::log::set_level(before);
 }
 
 // Before a run in train_dir makes room for the new one.

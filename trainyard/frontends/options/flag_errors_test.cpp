@@ -1,4 +1,5 @@
 // What the flags of single groups are read as, and the whole errors of those that need others.
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -145,6 +146,105 @@ TEST(InputFlags, WithoutUseAreRefused) {
               "--mixup_switch_prob has nothing to choose; add --mixup_alpha and --cutmix_alpha, or leave it out");
     EXPECT_EQ(message({alone, "--mixup_prob=0.5"}), "no error");
   }
+}
+
+TEST(InputFlags, OfTheSourceReachTheirOptions) {
+  const InputOptions options =
+      read_input({"--data_dir=d", "--data_index_dir=i", "--data_name=coco", "--on_unknown_class=skip",
+                  "--labels_csv=l.csv", "--on_unlabelled_file=skip", "--folds=7", "--fold=3", "--tf_random_seed=77",
+                  "--cutout=5", "--on_bad_sample=substitute", "--bad_sample_budget=0.25"});
+  EXPECT_EQ(options.data_dir, "d");
+  EXPECT_EQ(options.data_index_dir, "i");
+  EXPECT_EQ(options.data_name, "coco");
+  EXPECT_EQ(options.on_unknown_class, data::OnUnknownClass::kSkip);
+  EXPECT_EQ(options.labels_csv, "l.csv");
+  EXPECT_EQ(options.on_unlabelled_file, data::OnUnlabelledFile::kSkip);
+  ASSERT_TRUE(options.division.has_value());
+  EXPECT_EQ(options.division->folds, 7);
+  EXPECT_EQ(options.division->fold, 3);
+  EXPECT_EQ(options.seed, 77U);
+  EXPECT_EQ(options.images.cutout, 5) << "images have their flags";
+  EXPECT_EQ(options.bad_samples.policy, data::OnBadSample::kSubstitute);
+  EXPECT_EQ(options.bad_samples.budget, 0.25);
+  EXPECT_TRUE(options.split_class_folders);
+  EXPECT_FALSE(read_input({"--nosplit_class_folders"}).split_class_folders);
+  EXPECT_EQ(core::message_of([] { read_input({"--on_unlabelled_file=skip"}); }),
+            "--on_unlabelled_file without a table of labels; add --labels_csv");
+}
+
+TEST(InputFlags, OfThePipelineReachTheirOptions) {
+  const InputOptions options = read_input(
+      {"--datasets_num_private_threads=3", "--datasets_use_caching", "--record_cache_mib=5",
+       "--datasets_repeat_cached_sample", "--shuffle_buffer=11", "--decoded_cache_mib=7", "--decoded_cache_dir=c",
+       "--dali_mode=GPU", "--balanced_sampling", "--mixup_alpha=0.5", "--cutmix_alpha=2", "--mixup_prob=0.75",
+       "--mixup_switch_prob=0.125", "--repeated_augmentation=3", "--progressive_sizes=0:128,20:192"});
+  EXPECT_EQ(options.threads, 3);
+  EXPECT_TRUE(options.cache_records);
+  EXPECT_EQ(options.record_cache_bytes, 5 * 1024 * 1024);
+  EXPECT_TRUE(options.repeat_cached_sample);
+  EXPECT_EQ(options.shuffle_buffer, 11);
+  EXPECT_EQ(options.decoded_cache_bytes, 7 * 1024 * 1024);
+  EXPECT_EQ(options.decoded_cache_dir, "c");
+  EXPECT_TRUE(options.decode_on_gpu);
+  EXPECT_TRUE(options.balanced_sampling);
+  EXPECT_EQ(options.mix.mixup_alpha, 0.5);
+  EXPECT_EQ(options.mix.cutmix_alpha, 2);
+  EXPECT_EQ(options.mix.probability, 0.75);
+  EXPECT_EQ(options.mix.cutmix_probability, 0.125);
+  EXPECT_EQ(options.repeated_augmentation, 3);
+  ASSERT_EQ(options.epoch_sizes.size(), 2U);
+  EXPECT_EQ(options.epoch_sizes[1].from_epoch, 20);
+  EXPECT_EQ(read_input({"--nodatasets_use_prefetch", "--datasets_prefetch_buffer_size=3"}).batches_ahead, 0);
+}
+
+TEST(InputFlags, ThatAreNotGivenLeaveTheOptionsAsTheyAre) {
+  const InputOptions options = read_input({});
+  EXPECT_EQ(options.data_dir + options.data_index_dir + options.data_name + options.labels_csv, "");
+  EXPECT_EQ(options.on_unknown_class, data::OnUnknownClass::kFail);
+  EXPECT_EQ(options.on_unlabelled_file, data::OnUnlabelledFile::kFail);
+  EXPECT_EQ(options.division, std::nullopt);
+  EXPECT_EQ(options.seed, 1234U);
+  EXPECT_EQ(options.bad_samples.policy, data::OnBadSample::kFail);
+  EXPECT_EQ(options.threads, std::nullopt);
+  EXPECT_EQ(options.batches_ahead, 1);
+  EXPECT_EQ(options.shuffle_buffer, 10'000);
+  EXPECT_EQ(options.record_cache_bytes, std::nullopt);
+  EXPECT_EQ(options.decoded_cache_bytes, 0);
+  EXPECT_EQ(options.decoded_cache_dir, "");
+  EXPECT_FALSE(options.cache_records || options.repeat_cached_sample || options.decode_on_gpu);
+  EXPECT_FALSE(options.balanced_sampling || options.mix.enabled());
+  EXPECT_EQ(options.mix.probability, 1);
+  EXPECT_EQ(options.mix.cutmix_probability, 0.5);
+  EXPECT_EQ(options.repeated_augmentation, 1);
+  EXPECT_TRUE(options.epoch_sizes.empty());
+  EXPECT_FALSE(read_input({"--dali_mode=CPU"}).decode_on_gpu);
+}
+
+TEST(InputFlags, AreWithinTheirBounds) {
+  struct Bounds {
+    const char* flag;
+    std::optional<double> least, most;
+  };
+  for (const Bounds& expected : {Bounds{"bad_sample_budget", 0, 1e15},
+                                 {"record_cache_mib", 1, 1'073'741'824},
+                                 {"decoded_cache_mib", 0, 1'073'741'824},
+                                 {"shuffle_buffer", 0, {}},
+                                 {"mixup_alpha", 0, {}},
+                                 {"cutmix_alpha", 0, {}},
+                                 {"mixup_prob", 0, 1},
+                                 {"mixup_switch_prob", 0, 1},
+                                 {"repeated_augmentation", 1, 1024},
+                                 {"validation_split", 0, 1},
+                                 {"folds", 2, 1'000'000},
+                                 {"fold", 0, 999'999}}) {
+    const core::FlagSpec* const flag = tf_cnn_flags().find(expected.flag);
+    ASSERT_NE(flag, nullptr) << expected.flag;
+    EXPECT_EQ(flag->lower_bound, expected.least) << expected.flag;
+    EXPECT_EQ(flag->upper_bound, expected.most) << expected.flag;
+  }
+  const core::FlagSpec& part = *tf_cnn_flags().find("validation_split");
+  EXPECT_TRUE(part.above_lower);
+  EXPECT_TRUE(part.below_upper);
 }
 
 TEST(InputFlags, TheLargerBufferOfBatchesCounts) {

@@ -131,5 +131,56 @@ TEST(FlagRangeEndings, AreThoseOfBothDeclarations) {
   EXPECT_FALSE(none.least || none.most);
 }
 
+TEST(FlagRangeEndings, AtOneNumberTheEndThatIsRefusedCounts) {
+  core::FlagTable table;
+  table.real("layer_decay", 0.5, "").bounds(0, 0.75);
+  table.real("one_cycle_rise", 0.5, "").bounds(0, 1);
+  table.real("lion_beta2", 0.5, "").bounds({}, 0.875);
+  table.real("adam_beta1", 0.5, "");
+  table.real("muon_momentum", 0.5, "").above(-1).below(2);
+  table.real("sam_rho", 0.5, "").bounds(0.25, {});
+  table.real("polynomial_power", 1.0, "");
+  table.integer("kmp_settings", 0, "");
+  table.integer("num_gpus", 1, "").bounds({}, 3);
+  struct Range {
+    const char* flag;
+    double least;
+    std::optional<double> most;
+    bool above_least, below_most;
+  };
+  for (const Range& expected : {Range{"layer_decay", 0, 0.75, true, false},
+                                {"one_cycle_rise", 0, 1, true, true},
+                                {"lion_beta2", 0, 0.875, false, false},
+                                {"adam_beta1", 0, 1, false, true},
+                                {"muon_momentum", 0, 1, false, true},
+                                {"sam_rho", 0.25, {}, false, false},
+                                {"polynomial_power", 0, {}, false, false},
+                                {"kmp_settings", 0, 1, false, false},
+                                {"num_gpus", 1, 3, false, false}}) {
+    SCOPED_TRACE(expected.flag);
+    const FlagRange range = flag_range(*table.find(expected.flag));
+    EXPECT_EQ(range.least, expected.least);
+    EXPECT_EQ(range.most, expected.most);
+    EXPECT_EQ(range.above_least, expected.above_least);
+    EXPECT_EQ(range.below_most, expected.below_most);
+  }
+}
+
+TEST(FlagRangeEndings, OfFlagsThatATableLacksOrDoesNotSetAreNotChecked) {
+  core::FlagTable table;
+  table.integer("batch_size", 0, "").word("auto");
+  table.integer("num_batches", std::nullopt, "");
+  table.real("gradient_clip", std::nullopt, "");
+  table.real("momentum_dampening", 0.0, "");
+  const auto problem_of = [&](const std::vector<std::string>& arguments) {
+    return core::problem_of([&] { check_flag_ranges(core::parse_flags(table, arguments)); });
+  };
+  EXPECT_EQ(problem_of({}), "");
+  EXPECT_EQ(problem_of({"--batch_size=auto"}), "");
+  EXPECT_EQ(problem_of({"--batch_size=auto", "--gradient_clip=-2"}), "--gradient_clip must not be negative, as -2 is");
+  EXPECT_EQ(problem_of({"--num_batches=-3"}), "--num_batches must not be negative, as -3 is");
+  EXPECT_EQ(problem_of({"--momentum_dampening=1.5"}), "--momentum_dampening must be at most 1, not 1.5");
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::flag_ranges_test

@@ -36,6 +36,18 @@ TEST(ImageOptions, DefaultsAreTfCnnBenchmarks) {
   EXPECT_EQ(options.normalization, data::Normalization::symmetric());
 }
 
+TEST(ImageOptions, SwitchesOfDecodingAndColoursAreThoseOfTheFlags) {
+  const data::TransformOptions options =
+      read({"--nofuse_decode_and_crop", "--nodistort_color_in_yiq", "--nodistortions"});
+  EXPECT_FALSE(options.fuse_decode_and_crop);
+  EXPECT_FALSE(options.distort_color_in_yiq);
+  EXPECT_FALSE(options.distortions);
+  EXPECT_FALSE(options.random_part);
+  EXPECT_TRUE(options.use_boxes);
+  EXPECT_FALSE(read({"--nofuse_decode_and_crop"}, "coco").fuse_decode_and_crop);
+  EXPECT_TRUE(read({"--distort_color_in_yiq", "--input_preprocessor=resnet_n"}).distort_color_in_yiq);
+}
+
 TEST(ImageOptions, ImagesWithBoxesHaveTheInputOfSsd) {
   const data::TransformOptions options = read({}, "coco");
   EXPECT_EQ(options.normalization,

@@ -1,11 +1,9 @@
 #include "trainyard/frontends/options/input_settings.h"
 
 #include <algorithm>
-#include <charconv>
 #include <filesystem>
 #include <limits>
 #include <string>
-#include <system_error>
 
 #include <fmt/format.h>
 
@@ -21,7 +19,7 @@
 #include "trainyard/data/datasets/dataset_division.h"
 #include "trainyard/data/datasets/dataset_form.h"
 #include "trainyard/data/device/device_transform.h"
-#include "trainyard/parallel/process_group/process_rank.h"
+#include "trainyard/parallel/process_group/launcher_claims.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -67,25 +65,6 @@ void say_eval_resize_size(const ImageOptions& asked, const data::TransformOption
       "for "
       "one of 224x224; --eval_resize_size sets another",
       settled.eval_resize_size, settled.height, settled.width, asked.preprocessor(), of_preset);
-}
-
-// Returns the number in a variable of the environment; 0 where there is none above 0.
-int64_t count_in_environment(const char* name) {
-  const std::string text = parallel::read_environment(name).value_or("");
-  int64_t count = 0;
-  const bool is_number = std::from_chars(text.data(), text.data() + text.size(), count).ec == std::errc();
-  return is_number ? std::max<int64_t>(count, 0) : 0;
-}
-
-// Returns how many processes a launcher has started on this machine; 1 where none says so.
-int64_t processes_of_machine() {
-  for (const char* const name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
-    if (const int64_t count = count_in_environment(name); count > 0) return count;
-  }
-  // srun says how many there are on all machines.
-  const int64_t tasks = count_in_environment("SLURM_STEP_NUM_TASKS");
-  const int64_t nodes = std::max<int64_t>(1, count_in_environment("SLURM_STEP_NUM_NODES"));
-  return std::max<int64_t>(1, tasks / nodes + (tasks % nodes == 0 ? 0 : 1));
 }
 
 // With one slash at the end.
@@ -141,7 +120,7 @@ InputSettings settle_input(const InputOptions& options, const std::string& datas
   settings.shuffle_buffer = options.shuffle_buffer > 0 ? options.shuffle_buffer : std::numeric_limits<int64_t>::max();
   if (options.cache_records) {
     settings.record_cache_bytes =
-        options.record_cache_bytes.value_or(data::default_record_cache_bytes() / processes_of_machine());
+        options.record_cache_bytes.value_or(data::default_record_cache_bytes() / parallel::processes_on_machine());
   }
   settings.repeat_cached_sample = options.repeat_cached_sample;
   settings.decoded_cache_bytes = options.decoded_cache_bytes;

@@ -142,6 +142,8 @@ TEST(InputSettings, ProcessesOfAMachineShareItsMemory) {
   const core::EnvironmentVariable torchrun("LOCAL_WORLD_SIZE", std::nullopt);
   const core::EnvironmentVariable srun("SLURM_STEP_NUM_TASKS", std::nullopt);
   const core::EnvironmentVariable nodes("SLURM_STEP_NUM_NODES", std::nullopt);
+  const core::EnvironmentVariable step("SLURM_STEP_ID", "0");
+  const core::EnvironmentVariable terminal("SLURM_PTY_PORT", std::nullopt);
   const auto cache = [](const std::string& flag = "--tf_random_seed=1") {
     return read({"--data_dir=x", "--datasets_use_caching", flag}).record_cache_bytes;
   };
@@ -160,6 +162,8 @@ TEST(InputSettings, ProcessesOfAMachineShareItsMemory) {
   EXPECT_GT(cache(), alone / 4) << "one on each machine";
   nodes.set("2");
   EXPECT_LT(cache(), alone / 4) << "eight on each machine";
+  terminal.set("40000");
+  EXPECT_GT(cache(), alone / 4) << "the shell of srun --pty is alone";
 }
 
 TEST(InputSettings, TheDataSetIsOpenedAsTheFlagsSay) {

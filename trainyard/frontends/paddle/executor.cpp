@@ -19,6 +19,7 @@
 #include "trainyard/optim/sparsity/prune.h"
 #include "trainyard/parallel/process_group/launcher_claims.h"
 #include "trainyard/train/evaluation/metrics.h"
+#include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
 
@@ -88,7 +89,9 @@ Executor::Executor(const std::vector<std::string>& places, ExecutorOptions optio
     : Executor(open_places(places), std::move(options)) {}
 
 Executor::Executor(train::OpenDevices devices, ExecutorOptions options)
-    : options_(std::move(options)), device_(std::move(devices)) {
+    : options_(std::move(options)),
+      device_(std::move(devices)),
+      evaluations_(std::make_unique<train::RankEvaluations>()) {
   places_ = device_.replicas;
   on_devices_ = device_.use();
   device_.dtype = options_.dtype;
@@ -286,6 +289,12 @@ void Executor::train(const Program& program, std::shared_ptr<data::BatchSource> 
   source_->attach(std::move(source));
   hook_->steps_per_epoch = steps.steps_per_epoch;
   train_steps(steps, on_step);
+}
+
+int64_t Executor::begin_evaluation(const data::BatchSource& source) {
+  const int64_t step = trainer_ ? trainer_->global_step() : 0;
+  evaluations_->begin(device_.processes.get(), &source, step, scope());
+  return step;
 }
 
 int64_t Executor::steps_per_epoch() const {

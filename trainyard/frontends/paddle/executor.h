@@ -38,7 +38,8 @@ class SwitchedSource;
 
 namespace trainyard::train {
 class LineFile;
-}
+class RankEvaluations;
+}  // namespace trainyard::train
 
 namespace trainyard::frontends::program {
 struct LoadedData;  // frontends/paddle/loader.h
@@ -89,6 +90,8 @@ class Executor {
   using OnStep = std::function<void(const train::StepView& step)>;
   void train(const Program& program, std::shared_ptr<data::BatchSource> source, const train::LoopOptions& steps,
              const OnStep& on_step);
+  // Collective: begins an evaluation over the batches of `source`, and returns the global step. For run() of an epoch.
+  int64_t begin_evaluation(const data::BatchSource& source);
   // Returns the steps of the last epoch of train(), in this run or in the loaded one; 0: none.
   [[nodiscard]] int64_t steps_per_epoch() const;
   // Return the trainer and evaluator of the program, for saving, inspection and measurements. Throw as run() does.
@@ -114,6 +117,7 @@ class Executor {
   std::shared_ptr<StepHook> hook_;                // of trainer_
   std::unique_ptr<nn::ParameterSet> parameters_;  // when there is no trainer
   std::map<std::shared_ptr<Program::Body>, std::unique_ptr<train::Evaluator>> evaluators_;
+  std::unique_ptr<train::RankEvaluations> evaluations_;
 };
 
 // Makes the weights of the training program 2:4 by `mask_algo` (optim::MaskAlgorithm), except for the layer

@@ -2,8 +2,12 @@
 // (tools/golden/program_steps.py), and against each other.
 #include "trainyard/frontends/paddle/program.h"
 
+#include <chrono>
 #include <cmath>
+#include <memory>
 #include <sstream>
+#include <thread>
+#include <vector>
 
 #include <ATen/ops/arange.h>
 #include <ATen/ops/cat.h>
@@ -15,8 +19,11 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/system/cpu_isa.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/threads/thread.h"
+#include "trainyard/data/pipeline/synthetic_source.h"
 #include "trainyard/frontends/paddle/executor.h"
 #include "trainyard/optim/sparsity/mask_algorithm.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 
 namespace trainyard::frontends::program::program_test {
 namespace {
@@ -360,6 +367,51 @@ TEST(Program, PruningHoldsInSteps) {
     EXPECT_FALSE(small.exe.scope().mask(*small.exe.scope().find("conv1.weight")).defined()) << "three inputs";
     EXPECT_FALSE(small.exe.scope().mask(*small.exe.scope().find("fc.weight")).defined()) << "the layer of the logits";
   }
+}
+
+class SlowSource : public data::SourceDecorator {
+ public:
+  explicit SlowSource(std::shared_ptr<data::BatchSource> source) : SourceDecorator(std::move(source)) {}
+  std::vector<data::Batch> next() override {
+    std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+    return source()->next();
+  }
+};
+
+// The first one makes the kernels. A rank that hangs in a later one was noticed after the start's deadline.
+TEST(Program, TheFirstEvaluationAloneHasTheTimeOfAFirstStep) {
+  const uint16_t port = parallel::free_port();
+  std::vector<core::Thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back(core::ThreadOptions{}, [rank, port] {
+      const auto group = std::make_shared<parallel::ProcessGroup>(
+          parallel::ProcessRank{.rank = rank, .size = 2, .master_port = port},
+          parallel::ProcessGroupOptions{
+              .deadlines = {.start = std::chrono::seconds(60), .step = std::chrono::milliseconds(300)}});
+      const Arguments args = small_arguments();
+      Program startup{"startup"}, eval{"eval"};
+      Executor exe(train::OpenDevices{.processes = group}, {.intra_op_threads = 1});
+      Built evaluation = build(args, network(), eval, startup, 1, /*is_train=*/false);
+      exe.run(startup);
+      std::shared_ptr<data::BatchSource> source = std::make_shared<data::SyntheticSource>(data::SyntheticOptions{
+          .batch_size = kBatch, .height = kSide, .width = kSide, .classes = kClasses + 1, .epoch_size = kBatch});
+      if (rank == 1) source = std::make_shared<SlowSource>(source);
+      const Loader loader(source, /*steps=*/1);
+      std::ostringstream out;
+      Report report(out, "");
+      const auto evaluate = [&] {
+        return run(args, loader, exe, eval, evaluation.fetchs, 0, Mode::kEval, nullptr, report);
+      };
+      EXPECT_FALSE(evaluate().empty()) << rank;
+      try {
+        static_cast<void>(evaluate());
+        EXPECT_EQ(rank, 1) << "the step's deadline was over";
+      } catch (const core::Error&) {  // the other rank hears of it
+      }
+      group->leave();
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
 }
 
 TEST(Fetchs, NeedAnOutputForEachClass) {

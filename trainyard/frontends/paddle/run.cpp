@@ -184,7 +184,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
     }
     train::Evaluator& evaluator = exe.evaluator(program);
     core::apply_team_affinity();
-    train::begin_rank_evaluation(ranks, -1, exe.scope());  // its first batch compiles, as a first step does
+    const int64_t step = exe.begin_evaluation(*loader.source());
     const auto evaluate = [&] {
       if (exe.stopping()) throw core::Error(core::ErrorCode::kCancelled, "a stop was asked for");
       return evaluator.run(*loader.source(), 1, /*may_be_empty=*/ranks != nullptr);
@@ -201,7 +201,7 @@ Metrics run(const Arguments& args, const Loader& loader, Executor& exe, const Pr
         if (error.code() != core::ErrorCode::kCancelled) throw;
         break;
       }
-      if (ranks != nullptr && done == 0) ranks->progress("evaluation", done);
+      if (ranks != nullptr && done == 0) ranks->progress("evaluation", step);
       meters.step(done + 1, {result.loss, result.top_1, result.top_5, result.samples, result.input_seconds});
     }
   }

@@ -1,11 +1,15 @@
 #include "trainyard/frontends/tensorpack/trainers.h"
 
 #include <cstdio>
+#include <optional>
+#include <utility>
 
 #include <ATen/ops/full.h>
 #include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <pty.h>
+#include <termios.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/log.h"
@@ -227,6 +231,22 @@ TEST(Trainers, AreOfOneProcessWhereTheyDoNotMeetOthers) {
   TrainConfig config = tiny_config();
   config.max_epoch = 1;
   EXPECT_EQ(launch_train_with_config(config, SimpleTrainer())->epoch(), 1) << "each has a job of its own";
+}
+
+// What it asks its processes for is seen in why there are none: neither mpirun nor torchrun has started this one.
+TEST(HorovodTrainer, MeetsTheOthersByItsDevice) {
+  const core::EnvironmentVariable size("OMPI_COMM_WORLD_SIZE", std::nullopt), rank("PMIX_RANK", std::nullopt);
+  const core::EnvironmentVariable world("WORLD_SIZE", std::nullopt);
+  const auto refusal = [](const HorovodTrainer& trainer) {
+    return std::string(core::thrown_by([&] { static_cast<void>(trainer.make(tiny_config())); }).what());
+  };
+  EXPECT_THAT(refusal(HorovodTrainer("cpu")),
+              ::testing::AnyOf(::testing::StartsWith("no launcher of MPI has started this process"),
+                               ::testing::HasSubstr("MPI is not built in")));
+  EXPECT_THAT(refusal(HorovodTrainer("gpu")), ::testing::StartsWith("the variable WORLD_SIZE is not set"));
+  EXPECT_THAT(refusal(HorovodTrainer("gpu", {.compression = "fp16"})),
+              ::testing::StartsWith("--horovod_compression is for CPUs"));
+  HorovodTrainer("cpu").leave();  // what it has not joined
 }
 
 TEST(Trainers, SayWhatTheyCannotDo) {
@@ -609,6 +629,78 @@ TEST(TrainConfig, ARunThatCallbacksSaveIntoKeepsItsName) {
   continued.checkpoint = directory.file("other/model.ckpt-5");
   EXPECT_EQ(problem(continued), "callbacks that save would not know the run's new name");
   EXPECT_EQ(settle_run(config_with("saver"), nullptr).run_directory, directory.file("run-2"));
+}
+
+// A terminal in the place of standard input and output, on which a key is typed.
+class TypedKey {
+ public:
+  explicit TypedKey(char key) {
+    std::fflush(stdout);
+    int inner = -1;
+    EXPECT_EQ(::openpty(&outer_, &inner, nullptr, nullptr, nullptr), 0);
+    termios as_it_comes{};
+    ::tcgetattr(inner, &as_it_comes);
+    as_it_comes.c_lflag &= ~static_cast<tcflag_t>(ICANON | ECHO);
+    ::tcsetattr(inner, TCSANOW, &as_it_comes);
+    ::dup2(inner, STDIN_FILENO);
+    ::dup2(inner, STDOUT_FILENO);
+    ::close(inner);
+    EXPECT_EQ(::write(outer_, &key, 1), 1);
+  }
+  ~TypedKey() {
+    restore();
+    ::close(outer_);
+  }
+  TypedKey(const TypedKey&) = delete;
+  TypedKey& operator=(const TypedKey&) = delete;
+
+  // Returns what was shown on it, which is no terminal of this process any longer.
+  std::string shown() {
+    std::fflush(stdout);
+    std::string text(4096, ' ');
+    const ssize_t size = ::read(outer_, text.data(), text.size());
+    text.resize(size < 0 ? 0 : static_cast<size_t>(size));
+    restore();
+    return text;
+  }
+
+ private:
+  void restore() {
+    if (input_ < 0) return;
+    std::fflush(stdout);
+    ::dup2(input_, STDIN_FILENO);
+    ::dup2(output_, STDOUT_FILENO);
+    ::close(std::exchange(input_, -1));
+    ::close(output_);
+  }
+
+  int input_ = ::dup(STDIN_FILENO), output_ = ::dup(STDOUT_FILENO), outer_ = -1;
+};
+
+// A new name is offered where no callback would save under the old one.
+TEST(TrainConfig, OnATerminalItAsksWhatBecomesOfARun) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  core::local_file_system().make_directories(run);
+  core::local_file_system().write_file_atomically(core::join_path(run, "metrics.jsonl"), "{}\n");
+  std::vector<std::string> lines;
+  TrainConfig config;
+  config.run_directory = run;
+  {
+    TypedKey key('n');
+    const std::string settled = settle_run(config, nullptr).run_directory;
+    const std::string shown = key.shown();
+    EXPECT_EQ(settled, directory.file("run-2"));
+    EXPECT_THAT(shown, ::testing::HasSubstr("(d)elete it, (n)ew name, (q)uit? n"));
+  }
+  config.callbacks = {std::make_shared<Log>(lines, "checkpoint")};
+  {
+    TypedKey key('q');
+    const std::optional<core::ErrorCode> code = core::code_of([&] { static_cast<void>(settle_run(config, nullptr)); });
+    const std::string shown = key.shown();
+    EXPECT_EQ(code, core::ErrorCode::kCancelled);
+    EXPECT_THAT(shown, ::testing::HasSubstr("(d)elete it, (q)uit? q"));
+  }
 }
 
 // What each process does that mpirun has started (tests/processes/ranks_test.py): its part of what two devices of one

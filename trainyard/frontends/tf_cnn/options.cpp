@@ -39,6 +39,10 @@ void check_training_alone(const TfCnnOptions& options) {
            "leave out --forward_only or this");
   }
   refuse(options.input.data_dir.empty(), flag, "synthetic images are always the same", "pass --data_dir");
+  const bool profiles = !options.display.tfprof_file.empty();
+  refuse(profiles && options.input.epoch_sizes.size() > 1, "--tfprof_file",
+         "it counts the work of images of one size, and --progressive_sizes has several",
+         "leave one of them out: trainyard bench layers --image_size=N profiles each size");
 }
 
 void check_last_size(const TfCnnOptions& options) {

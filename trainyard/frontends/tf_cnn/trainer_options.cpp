@@ -206,8 +206,7 @@ std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
       new_head.insert(new_head.end(), all.begin(), all.end());
     }
     const train::LoadedWeights loaded =
-        train::load_weights(file, parameters, classes, has_auxiliary ? std::vector<std::string>() : auxiliary,
-                            train::position_grids(graph, start.image_size), new_head);
+        train::load_weights(file, parameters, classes, train::position_grids(graph, start.image_size), new_head);
     const std::string heads = fmt::format("{}", fmt::join(loaded.head, ", "));
     if (fine_tunes) {
       core::log::info("{} tensors are taken from {}; new, for {} classes: {}", loaded.tensors, path, classes,

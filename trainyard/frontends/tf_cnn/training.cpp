@@ -220,10 +220,10 @@ class TrainingRun {
   std::shared_ptr<SavedRun> state_;
   const std::optional<train::EarlyStop> early_stop_;
   std::optional<train::TrainingSession> session_;  // from run() on, when train_dir is settled
+  train::RankEvaluations evaluations_;
   RunSteps steps_;
   std::optional<PreparedRun> plain_;  // the run, whose evaluations see each image once
   std::optional<ValidationRun> validation_;
-  bool has_evaluated_ = false;             // the first evaluation compiles, and has the time of a first step
   std::optional<int64_t> evaluated_step_;  // of the last evaluation; nothing: validation_ has predicted in another one
   struct Evaluated {
     train::Evaluation evaluation;
@@ -426,8 +426,7 @@ void TrainingRun::set_evaluation(train::SessionSteps& steps) {
   evaluation.evaluate = [this] {
     trainer_.wait();
     if (recalibration_ && train::has_stale_statistics(trainer_)) recalibration_->run(trainer_.global_step());
-    const bool again = std::exchange(has_evaluated_, true);
-    train::begin_rank_evaluation(ranks(), again ? trainer_.global_step() : -1, evaluated_parameters());
+    evaluations_.begin(session_->ranks(), nullptr, trainer_.global_step(), evaluated_parameters());
     return run_validation();
   };
   if (run_.options.tta != train::TestTimeAugmentation::kNone) {

@@ -33,6 +33,7 @@
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/execution/value_observer.h"
+#include "trainyard/nn/testing/kernel_names.h"
 #include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::cpu_executor_test {
@@ -545,17 +546,9 @@ TEST(CpuExecutor, TellsTheObserverOfEveryNode) {
 
 // Returns the kernels of a forward whose names begin so, in order.
 std::vector<std::string> kernels_of(Executor& executor, const at::Tensor& x, std::string_view start) {
-  struct Listener : NodeObserver {
-    void ran(const NodeRun& run) override {
-      if (run.phase == NodeRun::Phase::kForward) kernels.emplace_back(run.kernel);
-    }
-    std::vector<std::string> kernels;
-  } listener;
-  executor.set_observer(&listener);
-  executor.forward(x, {.seed = 3});
-  executor.set_observer(nullptr);
-  std::erase_if(listener.kernels, [&](const std::string& kernel) { return !kernel.starts_with(start); });
-  return listener.kernels;
+  std::vector<std::string> kernels = testing::kernels_of(executor, x, {.seed = 3});
+  std::erase_if(kernels, [&](const std::string& kernel) { return !kernel.starts_with(start); });
+  return kernels;
 }
 
 TEST(CpuExecutor, NamesNormsByWhatRunsWithThem) {

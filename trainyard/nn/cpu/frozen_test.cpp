@@ -26,6 +26,7 @@
 #include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/drawn_values.h"
+#include "trainyard/nn/testing/kernel_names.h"
 #include "trainyard/nn/testing/replica.h"
 
 namespace trainyard::nn::frozen_test {
@@ -61,14 +62,7 @@ struct Model {
 
 // Returns the kernels that ran, in order.
 std::vector<std::string> kernels_of(Model& model, const at::Tensor& x) {
-  struct Listener : NodeObserver {
-    void ran(const NodeRun& run) override { kernels.emplace_back(run.kernel); }
-    std::vector<std::string> kernels;
-  } listener;
-  model.executor->set_observer(&listener);
-  model.run(x);
-  model.executor->set_observer(nullptr);
-  return listener.kernels;
+  return testing::kernels_of(*model.executor, x.to(model.executor->context().dtype));
 }
 
 struct Case {

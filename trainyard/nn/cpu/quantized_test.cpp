@@ -19,34 +19,39 @@
 #include <omp.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/drawn_values.h"
+#include "trainyard/nn/testing/kernel_names.h"
 #include "trainyard/nn/testing/quantization.h"
 
 namespace trainyard::nn::quantized_test {
 namespace {
 
 using ::testing::Contains, ::testing::HasSubstr, ::testing::Not;
+using testing::kernels_of;
 using Value = GraphBuilder::Value;
 using Function = Activation::Function;
 
-at::Tensor images(int64_t batch, int64_t channels = 3) {
-  at::Tensor tensor = at::empty({batch, channels, 11, 10}, at::kFloat);
-  fill_uniform(tensor, "images", 0.2, 1);
-  return tensor;
-}
-
-// A graph with values, its scales, and executors of it.
+// A graph with values, its scales, which are found with so many images, and executors of it.
 struct Model {
-  explicit Model(Graph given, const std::set<std::string>& in_float = {}) : graph(std::move(given)) {
+  explicit Model(Graph given, const std::set<std::string>& in_float = {}, int64_t calibration_images = 6)
+      : graph(std::move(given)) {
     static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
     set.allocate();
     fill_parameters(set);
-    scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, input(6), in_float));
+    scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, input(calibration_images), in_float));
   }
-  at::Tensor input(int64_t batch) const { return images(batch, graph.input_shape()[0]); }
+  // Returns the same images at each call; a larger batch begins with those of a smaller one.
+  at::Tensor input(int64_t batch) const {
+    Shape shape = graph.input_shape();
+    shape.insert(shape.begin(), batch);
+    at::Tensor images = at::empty(shape, at::kFloat);
+    fill_uniform(images, "images", 0.2, 1);
+    return images;
+  }
   std::unique_ptr<Executor> make(const std::string& name, at::ScalarType dtype = at::kFloat,
                                  const KernelOptions& kernels = {}) {
     return make_executor(name, graph,
@@ -62,17 +67,6 @@ struct Model {
   ParameterSet set;
   std::shared_ptr<Quantization> scales;
 };
-
-std::vector<std::string> kernels_of(Executor& executor, const at::Tensor& x) {
-  struct Listener : NodeObserver {
-    void ran(const NodeRun& run) override { kernels.emplace_back(run.kernel); }
-    std::vector<std::string> kernels;
-  } listener;
-  executor.set_observer(&listener);
-  static_cast<void>(executor.forward(x, {}));
-  executor.set_observer(nullptr);
-  return listener.kernels;
-}
 
 // Compares outputs that are rounded to the main output's scale: most are equal, no element is `most` steps away. What a
 // kernel adds up in float is a rounding error away from the definition's double, which moves a number that lies between
@@ -377,13 +371,17 @@ Graph small_network() {
   return b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 30}));
 }
 
-core::Error error_of(const std::function<void()>& run) {
-  try {
-    run();
-  } catch (const core::Error& error) {
-    return error;
-  }
-  return {core::ErrorCode::kInternal, "no error"};
+// Of the four samples the third is NaN, and the others are numbers.
+void expect_third_is_nan(const at::Tensor& logits) {
+  ASSERT_EQ(logits.size(0), 4);
+  EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>());
+  for (const int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << n;
+}
+
+// Returns into how many pieces the batch is divided: each has its images quantized.
+int64_t pieces_of(Executor& executor, const at::Tensor& images) {
+  const std::vector<std::string> kernels = kernels_of(executor, images);
+  return std::count(kernels.begin(), kernels.end(), "quantize");
 }
 
 TEST(Quantized, KeepsLayersInFloatThatHaveNoScales) {
@@ -415,8 +413,8 @@ TEST(Quantized, MakesNanOfSamplesThatAreNotFinite) {
     for (const char* executor : {"cpu", "reference"}) {
       const auto made = model.make(executor);
       const at::Tensor logits = made->forward(x, {});
-      EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << executor << " " << bad;
-      for (int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << executor;
+      SCOPED_TRACE(std::string(executor) + " " + std::to_string(bad));
+      expect_third_is_nan(logits);
       EXPECT_TRUE(made->forward(model.input(4), {}).isfinite().all().item<bool>()) << "the next batch";
       if (std::string(executor) == "cpu") {
         EXPECT_TRUE(at::equal(logits.select(0, 3), clean.select(0, 3)));
@@ -445,9 +443,8 @@ TEST(Quantized, MakesNanOfSamplesWhoseFloatResidualIsNotFinite) {
     const auto cpu = model.make("cpu", dtype, {.convolutions = ConvolutionPolicy::kDirect});
     EXPECT_THAT(kernels_of(*cpu, images),
                 ::testing::Contains(::testing::AllOf(HasSubstr("int8"), HasSubstr("+ add + relu"))));
-    const at::Tensor logits = cpu->forward(images, {});
-    EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << dtype;
-    for (int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << dtype;
+    SCOPED_TRACE(at::toString(dtype));
+    expect_third_is_nan(cpu->forward(images, {}));
   }
 }
 
@@ -485,9 +482,8 @@ TEST(Quantized, MakesNanOfSamplesWhoseFactorsAreNotFinite) {
   model.set.value(*model.set.find("gate.weight")).fill_(1.25 * std::numeric_limits<float>::max() / largest);
   model.set.values_changed();
   for (const at::ScalarType dtype : {at::kFloat, at::kBFloat16}) {
-    const at::Tensor logits = model.make("cpu", dtype)->forward(images, {});
-    EXPECT_TRUE(logits.select(0, 2).isnan().all().item<bool>()) << dtype;
-    for (const int64_t n : {0, 1, 3}) EXPECT_TRUE(logits.select(0, n).isfinite().all().item<bool>()) << dtype;
+    SCOPED_TRACE(at::toString(dtype));
+    expect_third_is_nan(model.make("cpu", dtype)->forward(images, {}));
   }
 }
 
@@ -526,12 +522,13 @@ TEST(Quantized, RefusesWeightsThatDoNotFit) {
     const at::Tensor x = model.input(1);
     model.set.value(*model.set.find("b.weight")).select(0, 13).mul_(1.2);
     model.set.values_changed();
-    const core::Error error = error_of([&] { static_cast<void>(model.make(executor)->forward(x, {})); });
+    const core::Error error = core::thrown_by([&] { static_cast<void>(model.make(executor)->forward(x, {})); });
     EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
     EXPECT_THAT(error.what(), HasSubstr("b, output channel 13"));
     model.set.value(*model.set.find("b.weight")).select(0, 13).fill_(std::numeric_limits<float>::quiet_NaN());
     model.set.values_changed();
-    EXPECT_THAT(error_of([&] { static_cast<void>(model.make(executor)->forward(x, {})); }).what(), HasSubstr("nan"));
+    EXPECT_THAT(core::thrown_by([&] { static_cast<void>(model.make(executor)->forward(x, {})); }).what(),
+                HasSubstr("nan"));
   }
 }
 
@@ -540,7 +537,7 @@ TEST(Quantized, RefusesBiasesThatAreNotFinite) {
     Model model(small_network());
     model.set.value(*model.set.find("b.bias")).select(0, 3).fill_(std::numeric_limits<float>::infinity());
     model.set.values_changed();
-    EXPECT_THAT(error_of([&] { static_cast<void>(model.make(executor)->forward(model.input(1), {})); }).what(),
+    EXPECT_THAT(core::thrown_by([&] { static_cast<void>(model.make(executor)->forward(model.input(1), {})); }).what(),
                 HasSubstr("b, output channel 3"));
   }
 }
@@ -564,16 +561,9 @@ TEST(Quantized, TakesLessMemory) {
 TEST(Quantized, ComputesLargeBatchesInPieces) {
   GraphBuilder b({.image = {3, 96, 96}, .name = "large"});
   const Value x = conv_relu(b, "b", conv_relu(b, "a", b.input(), square(128)), square(16, 1));
-  Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10}));
-  at::Tensor images = at::empty({13, 3, 96, 96}, at::kFloat);
-  fill_uniform(images, "images", 0.2, 1);
-  ParameterSet set;
-  const auto floats = make_executor("cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set});
-  set.allocate();
-  fill_parameters(set);
-  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 2)));
-  const auto cpu = make_executor(
-      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  Model model(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 10})), {}, 2);
+  const auto cpu = model.make("cpu");
+  const at::Tensor images = model.input(13);
   images.select(0, 8).select(0, 1).select(0, 5).select(0, 9).fill_(std::numeric_limits<float>::quiet_NaN());
   const at::Tensor all = cpu->forward(images, {});
   EXPECT_LT(cpu->prepare(13)->activations, 2 * (int64_t{12} << 20));  // pieces of two sizes
@@ -589,21 +579,10 @@ TEST(Quantized, ComputesLargeBatchesInPieces) {
 TEST(Quantized, DividesBatchesEvenlyWherePossible) {
   GraphBuilder b({.image = {3, 128, 80}, .name = "pieces"});
   const Value x = conv_relu(b, "a", b.input(), square(256, 1));
-  const Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}));
-  at::Tensor images = at::empty({14, 3, 128, 80}, at::kFloat);
-  fill_uniform(images, "images", 0.2, 1);
-  ParameterSet set;
-  static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
-  set.allocate();
-  fill_parameters(set);
-  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 1)));
-  const auto cpu = make_executor(
-      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  Model model(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3})), {}, 1);
+  const auto cpu = model.make("cpu");
   const std::vector<std::pair<int64_t, int64_t>> divisions = {{4, 1}, {5, 2}, {8, 2}, {9, 3}, {10, 5}, {14, 7}};
-  for (const auto& [batch, pieces] : divisions) {
-    const std::vector<std::string> kernels = kernels_of(*cpu, images.slice(0, 0, batch));
-    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), "quantize"), pieces) << batch;
-  }
+  for (const auto& [batch, pieces] : divisions) EXPECT_EQ(pieces_of(*cpu, model.input(batch)), pieces) << batch;
   // Two sizes of pieces have a plan each.
   const ExecutorMemory of_five = *cpu->prepare(5), of_eight = *cpu->prepare(8);
   const ExecutorMemory of_two = *cpu->prepare(2), of_three = *cpu->prepare(3), of_four = *cpu->prepare(4);
@@ -617,21 +596,12 @@ TEST(Quantized, DividesBatchesEvenlyWherePossible) {
 TEST(Quantized, DividesBatchesByTheMemoryOfASample) {
   GraphBuilder b({.image = {3, 96, 96}, .name = "pieces"});
   const Value x = conv_relu(b, "b", conv_relu(b, "a", b.input(), square(128, 1)), square(16, 1));
-  Graph graph = b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3}));
-  at::Tensor images = at::empty({16, 3, 96, 96}, at::kFloat);
-  fill_uniform(images, "images", 0.2, 1);
-  ParameterSet set;
-  static_cast<void>(make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set}));
-  set.allocate();
-  fill_parameters(set);
-  const auto scales = std::make_shared<Quantization>(testing::quantization_of(graph, set, images.slice(0, 0, 1)));
-  const auto cpu = make_executor(
-      "cpu", graph, {.mode = Mode::kInference, .frozen = true, .parameters = &set, .quantization = scales});
+  Model model(b.build(b.linear("fc", b.global_average_pool("pool", x), {.out_features = 3})), {}, 1);
+  const auto cpu = model.make("cpu");
   const int threads = omp_get_max_threads();
   omp_set_num_threads(1);  // kernels have memory for each thread
   for (const auto& [batch, pieces] : {std::pair(6, 1), std::pair(16, 2)}) {
-    const std::vector<std::string> kernels = kernels_of(*cpu, images.slice(0, 0, batch));
-    EXPECT_EQ(std::count(kernels.begin(), kernels.end(), "quantize"), pieces) << batch;
+    EXPECT_EQ(pieces_of(*cpu, model.input(batch)), pieces) << batch;
   }
   omp_set_num_threads(threads);
 }
@@ -721,7 +691,7 @@ TEST(Quantized, ChecksItsScales) {
     change(*model.scales);
     std::string text;
     for (const char* executor : {"cpu", "reference"}) {
-      const core::Error error = error_of([&] { static_cast<void>(model.make(executor)); });
+      const core::Error error = core::thrown_by([&] { static_cast<void>(model.make(executor)); });
       EXPECT_EQ(error.code(), code);
       text = error.what();
     }
@@ -751,7 +721,7 @@ TEST(Quantized, KeepsTheScaleOfWhatIsOnlyMoved) {
   const Value x = b.max_pool("pool", conv_relu(b, "a", b.input(), square(20)), {.kernel = 2, .stride = 2});
   Model model(b.build(conv(b, "b", x, square(20))));
   model.scales->activations["pool"].zero_point += 1;
-  const core::Error error = error_of([&] { static_cast<void>(model.make("cpu")); });
+  const core::Error error = core::thrown_by([&] { static_cast<void>(model.make("cpu")); });
   EXPECT_EQ(error.code(), core::ErrorCode::kInvalidArgument);
   EXPECT_THAT(error.what(), HasSubstr("pool"));
   EXPECT_THAT(error.what(), HasSubstr("'a.relu'"));
@@ -760,11 +730,11 @@ TEST(Quantized, KeepsTheScaleOfWhatIsOnlyMoved) {
 TEST(Quantized, NeedsConstantVariablesAndTheCpu) {
   Model model(small_network());
   BuildContext context{.mode = Mode::kInference, .parameters = &model.set, .quantization = model.scales};
-  EXPECT_EQ(error_of([&] { static_cast<void>(make_executor("cpu", model.graph, context)); }).code(),
+  EXPECT_EQ(core::thrown_by([&] { static_cast<void>(make_executor("cpu", model.graph, context)); }).code(),
             core::ErrorCode::kInvalidArgument);
   context.frozen = true;
   context.device = at::Device("meta");
-  EXPECT_EQ(error_of([&] { static_cast<void>(make_executor("reference", model.graph, context)); }).code(),
+  EXPECT_EQ(core::thrown_by([&] { static_cast<void>(make_executor("reference", model.graph, context)); }).code(),
             core::ErrorCode::kUnsupported);
 }
 

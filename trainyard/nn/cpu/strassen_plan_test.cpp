@@ -15,8 +15,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "trainyard/nn/execution/node_observer.h"
 #include "trainyard/nn/testing/conformance_rig.h"
+#include "trainyard/nn/testing/kernel_names.h"
 
 namespace trainyard::nn::strassen_plan_test {
 namespace {
@@ -65,13 +65,10 @@ TEST(StrassenPlan, TrainsAsTheDefinitionSays) {
   const Graph graph = wide_graph();
   Rig cpu("cpu", graph, Mode::kTraining, at::kFloat, at::kCPU, false, kByRule);
   Rig exact("reference", graph, Mode::kTraining, at::kDouble);
-  struct Listener : NodeObserver {
-    void ran(const NodeRun& run) override { kernels.emplace_back(run.kernel); }
-    std::vector<std::string> kernels;
-  } listener;
-  cpu.executor->set_observer(&listener);
+  testing::KernelNames kernels;
+  cpu.executor->set_observer(&kernels);
   const auto actual = results_of(cpu, images(), output_gradient());
-  EXPECT_THAT(listener.kernels, Contains(HasSubstr("strassen")).Times(::testing::Ge(2)));
+  EXPECT_THAT(kernels.names, Contains(HasSubstr("strassen")).Times(::testing::Ge(2)));
   for (const auto& [name, expected] : results_of(exact, images(), output_gradient())) {
     EXPECT_LE(conformance::relative_error(actual.at(name), expected), 2e-6) << name;
   }

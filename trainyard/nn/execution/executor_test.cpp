@@ -14,6 +14,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/quantized_numbers.h"
 #include "trainyard/nn/execution/sync_batch_norm.h"
+#include "trainyard/nn/testing/bound.h"
 
 namespace trainyard::nn::executor_test {
 namespace {
@@ -37,17 +38,11 @@ Graph two_inputs() {
   return b.build(b.linear("fc", x, {.out_features = 2}));
 }
 
-struct Bound {
-  explicit Bound(const Graph& graph) {
-    executor = make_executor("reference", graph, {.mode = Mode::kInference, .parameters = &set});
-    set.allocate();
-    set.initialize(1);
-  }
+struct Bound : testing::Bound {
+  using testing::Bound::Bound;
   std::string refusal(const core::NamedTensors& inputs, core::ErrorCode code = core::ErrorCode::kInvalidArgument) {
     return core::message_of([&] { executor->run(inputs, {}); }, code);
   }
-  ParameterSet set;
-  std::unique_ptr<Executor> executor;
 };
 
 TEST(Executor, SaysWhichOfSeveralInputsIsWrong) {

@@ -18,25 +18,16 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
-#include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/export/keras_model.h"
 #include "trainyard/nn/export/keras_weights.h"
+#include "trainyard/nn/testing/bound.h"
 
 namespace trainyard::nn::keras_import_test {
 namespace {
 
+using testing::Bound;
 using ::testing::HasSubstr;
 using Value = GraphBuilder::Value;
-
-struct Bound {
-  explicit Bound(const Graph& graph, const std::string& kind = "reference")
-      : executor(make_executor(kind, graph, {.mode = Mode::kInference, .parameters = &set})) {
-    set.allocate();
-    set.initialize(7);
-  }
-  ParameterSet set;
-  std::unique_ptr<Executor> executor;
-};
 
 // Every operation that passes through Keras' layers, and back.
 Graph all_operations() {
@@ -122,11 +113,15 @@ TEST(KerasImport, WeightsOfAnotherModelAreRefused) {
               HasSubstr("[1, 1, 3, 5]"));
 }
 
-// A file with this config and nothing else.
-std::string refusal(const std::string& config, core::ErrorCode code = core::ErrorCode::kCorruptData) {
+// Reads a file with this config and nothing else.
+KerasModel model_of(const std::string& config) {
   const core::TempDir temp;
   formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config}}});
-  return core::message_of([&] { read_keras_model(formats::Hdf5File(temp.file("m.h5"))); }, code);
+  return read_keras_model(formats::Hdf5File(temp.file("m.h5")));
+}
+
+std::string refusal(const std::string& config, core::ErrorCode code = core::ErrorCode::kCorruptData) {
+  return core::message_of([&] { model_of(config); }, code);
 }
 
 std::string config_of(const std::string& layers, const std::string& output) {
@@ -135,6 +130,20 @@ std::string config_of(const std::string& layers, const std::string& output) {
          R"(", 0, 0], "layers": [{"class_name": "InputLayer", "name": "i", "inbound_nodes": [],
              "config": {"batch_shape": [null, 4, 4, 3]}}, )" +
          layers + "]}}";
+}
+
+// A file with this config and one layer of weights, whose numbers are to be added.
+formats::Hdf5Group file_of(const std::string& config, const std::string& layer,
+                           const std::vector<std::string>& weights) {
+  formats::Hdf5Group group{.name = layer};
+  group.attributes.emplace_back("weight_names", weights);
+  formats::Hdf5Group all{.name = "model_weights"};
+  all.attributes.emplace_back("layer_names", std::vector<std::string>{layer});
+  all.groups.push_back(std::move(group));
+  formats::Hdf5Group root;
+  root.attributes.emplace_back("model_config", config);
+  root.groups.push_back(std::move(all));
+  return root;
 }
 
 // The rows of a Dense kernel behind two flattened images would be in another order.
@@ -164,15 +173,8 @@ TEST(KerasImport, AKernelForEachChannelIsReadFromBothLayers) {
       for (size_t i = 0; i < numbers.size(); ++i) numbers[i] = static_cast<float>(i);
       return numbers;
     };
-    formats::Hdf5Group group{.name = "c"};
-    group.attributes.emplace_back("weight_names", std::vector<std::string>{"c/kernel"});
-    group.datasets.push_back({"c/kernel", shape, kernel});
-    formats::Hdf5Group all{.name = "model_weights"};
-    all.attributes.emplace_back("layer_names", std::vector<std::string>{"c"});
-    all.groups.push_back(std::move(group));
-    formats::Hdf5Group root;
-    root.attributes.emplace_back("model_config", config_of(layer, "c"));
-    root.groups.push_back(std::move(all));
+    formats::Hdf5Group root = file_of(config_of(layer, "c"), "c", {"c/kernel"});
+    root.groups[0].groups[0].datasets.push_back({"c/kernel", shape, kernel});
     return root;
   };
   const std::string grouped = convolution("Conv2D", R"("filters": 6, "groups": 3)"),
@@ -207,6 +209,11 @@ std::string layer_of(const std::string& kind, const std::string& name, const std
          R"(, "inbound_nodes": [[)" + calls + "]]}";
 }
 
+// What is said of a single layer "l" that a graph lacks.
+std::string unsupported(const std::string& kind, const std::string& config) {
+  return refusal(config_of(layer_of(kind, "l", config, {"i"}), "l"), core::ErrorCode::kUnsupported);
+}
+
 std::string convolution_of(const std::string& name, int filters, int kernel, const std::string& activation) {
   const std::string side = std::to_string(kernel);
   return layer_of("Conv2D", name,
@@ -235,24 +242,14 @@ TEST(KerasImport, FactorsOfChannelsThatAreAFlattenedImageAreRefused) {
            layer_of("Flatten", "f", "{}", {"g"}) + "," + layer_of("Multiply", "m", "{}", {"c", "f"});
   };
   EXPECT_THAT(refusal(config_of(layers(2, 3), "m"), core::ErrorCode::kUnsupported), HasSubstr("m (Multiply)"));
-  const core::TempDir temp;
-  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config_of(layers(8, 4), "m")}}});
-  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.output_shape(), (Shape{8, 4, 4}));
+  EXPECT_EQ(model_of(config_of(layers(8, 4), "m")).graph.output_shape(), (Shape{8, 4, 4}));
 }
 
 TEST(KerasImport, WeightsInAnotherOrderAreRefusedWithLayerAndFile) {
   const std::string layers = layer_of("Flatten", "f", "{}", {"i"}) + "," + layer_of("Add", "a", "{}", {"f", "f"}) +
                              "," + layer_of("Dense", "dense", R"({"units": 2})", {"a"});
-  formats::Hdf5Group dense{.name = "dense"};
-  dense.attributes.emplace_back("weight_names", std::vector<std::string>{"dense/kernel", "dense/bias"});
-  formats::Hdf5Group weights{.name = "model_weights"};
-  weights.attributes.emplace_back("layer_names", std::vector<std::string>{"dense"});
-  weights.groups.push_back(std::move(dense));
-  formats::Hdf5Group root;
-  root.attributes.emplace_back("model_config", config_of(layers, "dense"));
-  root.groups.push_back(std::move(weights));
   const core::TempDir temp;
-  formats::write_hdf5(temp.file("m.h5"), root);
+  formats::write_hdf5(temp.file("m.h5"), file_of(config_of(layers, "dense"), "dense", {"dense/kernel", "dense/bias"}));
   const formats::Hdf5File file(temp.file("m.h5"));
   const KerasModel model = read_keras_model(file);
   Bound bound(model.graph);
@@ -268,10 +265,7 @@ TEST(KerasImport, SumsOfAValueWithItselfAreReadAtOnce) {
     const std::string before = "s" + std::to_string(i - 1);
     layers += "," + layer_of("Add", "s" + std::to_string(i), "{}", {before, before});
   }
-  const core::TempDir temp;
-  formats::write_hdf5(temp.file("m.h5"),
-                      {.attributes = {{"model_config", config_of(layers, "s" + std::to_string(kSums))}}});
-  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.output_shape(), (Shape{3}));
+  EXPECT_EQ(model_of(config_of(layers, "s" + std::to_string(kSums))).graph.output_shape(), (Shape{3}));
 }
 
 // As all_operations(), where height and width differ everywhere, and with the functions that it leaves out.
@@ -316,9 +310,7 @@ TEST(KerasImport, ANetworkOfOblongImagesComesBackAsItWent) {
 }
 
 KerasModel model_of(const std::string& layers, const std::string& output) {
-  const core::TempDir temp;
-  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", config_of(layers, output)}}});
-  return read_keras_model(formats::Hdf5File(temp.file("m.h5")));
+  return model_of(config_of(layers, output));
 }
 
 // The graph of layers that are called one with the other, each "l<number>".
@@ -378,9 +370,6 @@ TEST(KerasImport, LayersHaveTheOptionsOfTheirConfigs) {
 }
 
 TEST(KerasImport, OptionsWithoutACounterpartAreNamed) {
-  const auto unsupported = [](const std::string& kind, const std::string& config) {
-    return refusal(config_of(layer_of(kind, "l", config, {"i"}), "l"), core::ErrorCode::kUnsupported);
-  };
   const auto transposed = [&](const std::string& strides, const std::string& more) {
     return unsupported("Conv2DTranspose",
                        R"({"filters": 2, "kernel_size": [2, 3], "strides": )" + strides + more + "}");
@@ -573,9 +562,7 @@ TEST(KerasImport, InputsOfAnotherFormAreNamed) {
     const std::string whole = "[null, 4, 4, 3]";
     return config.replace(config.find(whole), whole.size(), shape);
   };
-  const core::TempDir temp;
-  formats::write_hdf5(temp.file("m.h5"), {.attributes = {{"model_config", of_shape("[null, 4, 6, 3]")}}});
-  EXPECT_EQ(read_keras_model(formats::Hdf5File(temp.file("m.h5"))).graph.input_shape(), (Shape{3, 4, 6}));
+  EXPECT_EQ(model_of(of_shape("[null, 4, 6, 3]")).graph.input_shape(), (Shape{3, 4, 6}));
   EXPECT_THAT(refusal(of_shape("[null, 4, null, 3]")), HasSubstr("its images have no fixed size: [null,4,null,3]"));
   EXPECT_THAT(refusal(of_shape("[null, 0, 4, 3]")), HasSubstr("its images have no fixed size: [null,0,4,3]"));
   EXPECT_THAT(refusal(of_shape("[null, 48]")), HasSubstr("its input is no image [H, W, C]: [null,48]"));
@@ -631,13 +618,6 @@ TEST(KerasImport, ConfigsThatCannotBeUsedAreNamed) {
   const std::string permuted =
       R"({"class_name": "Permute", "name": "p", "config": {"dims": [2, 1, 3]}, "inbound_nodes": [[["i", 0, 0, {}]]]})";
   EXPECT_THAT(refusal(config_of(permuted, "p"), core::ErrorCode::kUnsupported), HasSubstr("p (Permute)"));
-  const auto layer = [](const std::string& kind, const std::string& config) {
-    return R"({"class_name": ")" + kind + R"(", "name": "l", "config": )" + config +
-           R"(, "inbound_nodes": [[["i", 0, 0, {}]]]})";
-  };
-  const auto unsupported = [&](const std::string& kind, const std::string& config) {
-    return refusal(config_of(layer(kind, config), "l"), core::ErrorCode::kUnsupported);
-  };
   EXPECT_THAT(unsupported("Activation", R"({"activation": "hard_sigmoid"})"), HasSubstr("hard_sigmoid of Keras 2"));
   EXPECT_THAT(unsupported("Dropout", R"({"rate": 0.5, "noise_shape": [null, 1, 1, 3]})"), HasSubstr("noise_shape"));
   EXPECT_THAT(unsupported("LayerNormalization", R"({"axis": [1]})"), HasSubstr("axis 1"));

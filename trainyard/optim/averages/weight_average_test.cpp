@@ -3,6 +3,7 @@
 
 #include <cmath>
 #include <map>
+#include <memory>
 #include <sstream>
 #include <string>
 #include <utility>
@@ -10,12 +11,14 @@
 
 #include <ATen/Parallel.h>
 #include <ATen/TensorOperators.h>
+#include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/testing/small_set.h"
 
 namespace trainyard::optim::weight_average_test {
@@ -356,6 +359,137 @@ TEST(WeightAverage, BeginsWithWhatReplacedTheValuesBeforeItsFirstStepAlone) {
   set_step(set, 3);
   average.source_replaced();
   EXPECT_TRUE(average.weights().values().equal(before));
+}
+
+// a += (1 - d) * (w - a), in the order of this form: numbers so far apart that another one rounds differently.
+TEST(WeightAverage, MovesByAPartOfTheDifferenceAsItIsWritten) {
+  for (const auto& [dtype, start] : {std::pair{at::kFloat, 1e8}, std::pair{at::kDouble, 1e17}}) {
+    nn::ParameterSet set = five_values(dtype);
+    set.values().fill_(start);
+    set.buffer(0).fill_(start);
+    WeightAverage average({.decay = 0.25}, set);
+    set.values().fill_(4);
+    set.buffer(0).fill_(4);
+    average.after_step(0, false);
+    for (const int64_t i : {0, 4}) {
+      EXPECT_EQ(average.weights().value({0})[i].item<double>(), start / 4) << dtype;
+      EXPECT_EQ(average.weights().buffer(0)[i].item<double>(), start / 4) << dtype;
+    }
+  }
+}
+
+// Of whole numbers it takes the last ones.
+TEST(WeightAverage, AveragesStatisticsOfOtherTypes) {
+  nn::ParameterSet set;
+  set.declare({.name = "w", .shape = {3}});
+  for (const at::ScalarType type : {at::kBFloat16, at::kLong}) {
+    set.provide_buffer(set.declare_buffer({.name = at::toString(type), .shape = {2}}), at::full({2}, 2, type));
+  }
+  set.allocate();
+  WeightAverage average({.decay = 0.5}, set);
+  for (const int buffer : {0, 1}) set.buffer(buffer).fill_(6);
+  average.after_step(0, false);
+  for (const int64_t i : {0, 1}) {
+    EXPECT_EQ(average.weights().buffer(0)[i].item<double>(), 4);
+    EXPECT_EQ(average.weights().buffer(1)[i].item<int64_t>(), 6);
+  }
+}
+
+// The average has counted further than the state that it loads.
+TEST(WeightAverage, EndsOfEpochsAreThoseOfTheStepsBehindALoad) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  WeightAverage average({.kind = AverageKind::kEqual, .every = 2}, set);
+  core::MemoryState saved;
+  for (int64_t step = 0; step < 8; ++step) {
+    set_step(set, step);
+    average.after_step(step, false);
+    if (step == 2) average.save(saved);
+  }
+  EXPECT_EQ(average.updates(), 4);
+  average.load(saved);
+  EXPECT_EQ(average.updates(), 1);
+  set_step(set, 3);
+  average.after_step(3, false);
+  EXPECT_EQ(average.updates(), 2);
+  const double expected = (std::sin(0.3) + 0.01 + std::sin(0.9) + 0.03) / 2;
+  EXPECT_NEAR(average.weights().value({0})[0].item<double>(), expected, 1e-14);
+}
+
+// A schedule-free optimizer and its set, whose weights y and slot z are apart after two steps.
+struct ScheduleFree {
+  ScheduleFree() {
+    set_step(set, 0);
+    optimizer = optimizers().get("schedule_free_sgd")(set, {.numbers = {{"momentum", 0.8}}});
+    for (int i = 0; i < 2; ++i) step();
+  }
+  void step() {
+    StepState state;
+    state.write({.learning_rate = 0.1});
+    set.gradients().copy_(set.values().sub(0.25));
+    optimizer->apply(state);
+  }
+  // x = y + (1 - 1 / beta) (z - y)
+  at::Tensor result() const {
+    const at::Tensor y = set.values(), z = optimizer->slots()[0].values;
+    return y.add(z.sub(y).mul(1 - 1 / 0.8));
+  }
+
+  nn::ParameterSet set = five_values(at::kDouble);
+  std::unique_ptr<Optimizer> optimizer;
+};
+
+void expect_is(const WeightAverage& average, const at::Tensor& expected) {
+  EXPECT_LT(average.weights().values().sub(expected).abs().max().item<double>(), 1e-14);
+}
+
+constexpr WeightAverageOptions kOfOptimizer{.kind = AverageKind::kOptimizer, .decay = 0.5};
+
+TEST(OptimizersAverage, IsTheResultOfTheOptimizerWhenItIsRead) {
+  ScheduleFree trained;
+  WeightAverage average(kOfOptimizer, trained.set, trained.optimizer.get());
+  const at::Tensor result = trained.result();
+  EXPECT_GT(result.sub(trained.set.values()).abs().max().item<double>(), 1e-4) << "the weights are not the result";
+  expect_is(average, result);
+  EXPECT_TRUE(average.weights().buffer(0).equal(trained.set.buffer(0)));
+  average.after_step(0, false);
+  EXPECT_EQ(average.updates(), 1);
+  expect_is(average, result);
+
+  // Statistics that the caller has computed stay until the weights change.
+  average.weights().buffer(0).fill_(7);
+  EXPECT_EQ(average.weights().buffer(0)[3].item<double>(), 7);
+  const uint64_t version = average.weights().version();
+  trained.step();
+  EXPECT_GT(trained.result().sub(result).abs().max().item<double>(), 1e-4);
+  expect_is(average, trained.result());
+  EXPECT_TRUE(average.weights().buffer(0).equal(trained.set.buffer(0)));
+  EXPECT_GT(average.weights().version(), version);
+}
+
+TEST(OptimizersAverage, IsTheResultAlsoBehindARestartAndALoad) {
+  ScheduleFree trained;
+  WeightAverage average(kOfOptimizer, trained.set, trained.optimizer.get());
+  expect_is(average, trained.result());
+  core::MemoryState saved;
+  average.save(saved);
+  EXPECT_EQ(std::as_const(saved).text("kind"), "optimizer");
+  average.restart();
+  expect_is(average, trained.result());
+  trained.step();
+  expect_is(average, trained.result());
+  average.load(saved);
+  expect_is(average, trained.result());
+}
+
+TEST(OptimizersAverage, NeedsAnOptimizerWithAResult) {
+  nn::ParameterSet set = five_values(at::kDouble);
+  const auto sgd = optimizers().get("sgd")(set, {});
+  for (const Optimizer* optimizer :
+       {static_cast<const Optimizer*>(nullptr), static_cast<const Optimizer*>(sgd.get())}) {
+    EXPECT_EQ(core::problem_of([&] { WeightAverage(kOfOptimizer, set, optimizer); }),
+              "the optimizer keeps no mean of the weights");
+  }
+  EXPECT_EQ(average_kind_names(), (std::vector<std::string>{"exponential", "equal", "optimizer"}));
 }
 
 TEST(WeightAverage, SaysWhatIsWrongWithItsOptions) {

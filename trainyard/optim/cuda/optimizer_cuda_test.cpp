@@ -63,6 +63,41 @@ TEST_P(CudaOptimizer, FollowsTheCpu) {
 INSTANTIATE_TEST_SUITE_P(All, CudaOptimizer, testing::ValuesIn(optimizers().names()),
                          [](const auto& tested) { return tested.param; });
 
+// With gradients of the update before, and clipped by norm; one step is skipped.
+TEST(CudaOptimizers, FollowTheCpuWithDelayedAndClippedGradients) {
+  TRAINYARD_NEEDS_GPU();
+  for (const bool delayed : {false, true}) {
+    for (const NormClipRule rule : {NormClipRule::kTensorFlow, NormClipRule::kPyTorch}) {
+      const OptimizerOptions options{.weight_decay = 0.01,
+                                     .parameters = {"a.*"},
+                                     .norm_clip = NormClip{.bound = 1.5, .rule = rule},
+                                     .delayed = delayed};
+      nn::ParameterSet here = make_set(at::kCPU, at::kDouble), there = make_set(kGpu, at::kDouble);
+      const at::Tensor start = here.values().clone();
+      const auto cpu = optimizers().get("sgd")(here, options), gpu = optimizers().get("sgd")(there, options);
+      StepState cpu_state, gpu_state(kGpu);
+      for (int step = 0; step < 6; ++step) {
+        const StepValues values{.learning_rate = 0.1, .inverse_loss_scale = 0.5, .step = step, .found_inf = step == 3};
+        cpu_state.write(values);
+        gpu_state.write(values);
+        fill_gradients(here, step);
+        fill_gradients(there, step);
+        if (values.found_inf) {
+          for (nn::ParameterSet* set : {&here, &there}) set->gradients().fill_(std::numeric_limits<double>::infinity());
+        }
+        cpu->apply(cpu_state);
+        gpu->apply(gpu_state);
+        const at::Tensor difference = there.values().cpu() - here.values();
+        EXPECT_LE(difference.abs().max().item<double>(), 1e-14) << step << " " << delayed;
+        if (!delayed) continue;
+        const at::Tensor kept = gpu->slots().back().values.cpu() - cpu->slots().back().values;
+        EXPECT_LE(kept.abs().max().item<double>(), 1e-14) << step;
+      }
+      EXPECT_GT((here.values() - start).abs().max().item<double>(), 0.01);
+    }
+  }
+}
+
 TEST(CudaLossScaler, SeesInfiniteGradientsWhereverTheyAre) {
   TRAINYARD_NEEDS_GPU();
   LossScaler scaler({.scale = 8, .automatic = true}, kGpu);

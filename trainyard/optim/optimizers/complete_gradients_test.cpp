@@ -5,6 +5,7 @@
 #include <memory>
 #include <string>
 #include <tuple>
+#include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
@@ -109,6 +110,40 @@ TEST(CompleteGradientsOf, ADeviceAreTheSame) {
     EXPECT_EQ(fields[StepState::kLearningRate].item<double>(), 0.05);
     EXPECT_EQ(fields[StepState::kFoundInf].item<double>(), 1);
     EXPECT_EQ(state.read().inverse_loss_scale, 0.25);
+  }
+}
+
+// By norms of each kind, with the weight decay in them and without.
+TEST(CompleteGradientsOf, ADeviceAreClippedAsTheOthers) {
+  std::vector<NormClip> clips;
+  for (const NormClipKind kind : {NormClipKind::kParameter, NormClipKind::kGlobal, NormClipKind::kAdaptive}) {
+    for (const NormClipRule rule : {NormClipRule::kTensorFlow, NormClipRule::kPyTorch}) {
+      // The second bound is below PyTorch's epsilon.
+      for (const double bound : {0.25, 5e-7}) {
+        clips.push_back({.kind = kind, .bound = bound, .rule = rule, .excluded = {"body.2.*"}});
+      }
+    }
+  }
+  for (const NormClip& clip : clips) {
+    const OptimizerOptions options{.weight_decay = 0.5, .parameters = {"body.*", "head.bias"}, .norm_clip = clip};
+    nn::ParameterSet set = small_set(), there = small_set();
+    const auto optimizer = optimizers().get("sgd")(set, options), device = optimizers().get("sgd")(there, options);
+    for (Optimizer* each : {optimizer.get(), device.get()}) each->set_weight_decay_factor(2);
+    StepState state;
+    state.write({.learning_rate = 0.05, .inverse_loss_scale = 0.25});
+    for (nn::ParameterSet* each : {&set, &there}) each->gradients().copy_(set.values().cos().mul(4));
+    const at::Tensor before = set.gradients().clone();
+    optimizer->complete_gradients(state);
+    complete_on_device(*device, state);
+    EXPECT_LT((set.gradients() - there.gradients()).abs().max().item<double>(), 1e-14);
+    const auto changed = [&](const char* name) {
+      const nn::Segment& segment = there.segment(*there.find(name));
+      return !there.gradients()
+                  .narrow(0, segment.offset, segment.count)
+                  .equal(before.narrow(0, segment.offset, segment.count));
+    };
+    EXPECT_TRUE(changed("body.1.weight") && changed("body.2.weight") && changed("head.bias"));
+    EXPECT_FALSE(changed("head.weight")) << "another optimizer's";
   }
 }
 

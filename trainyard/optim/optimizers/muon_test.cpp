@@ -6,6 +6,7 @@
 #include <memory>
 #include <sstream>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -169,6 +170,61 @@ TEST(Orthogonalize, MovesSingularValuesAlone) {
   at::Tensor zeros = at::zeros({3, 4});
   Orthogonalizer()(zeros, 5);
   EXPECT_EQ(zeros.abs().max().item<float>(), 0);
+}
+
+// A matrix of 16 elements, which ends where the next parameter begins, in front of a vector and an excluded matrix.
+nn::ParameterSet packed_set(const nn::Initializer& matrix) {
+  nn::ParameterSet set({.dtype = at::kDouble});
+  set.declare({.name = "head.weight", .shape = {4, 8}, .init = nn::Initializer::normal(1.0)});
+  set.declare({.name = "vector", .shape = {16}, .init = nn::Initializer::normal(1.0)});
+  set.declare({.name = "matrix", .shape = {2, 8}, .init = matrix});
+  set.allocate();
+  set.initialize(3);
+  return set;
+}
+
+void packed_step(nn::ParameterSet& set, Optimizer& optimizer, int64_t step) {
+  StepState state;
+  state.write({.learning_rate = 0.05, .inverse_loss_scale = 0.5, .step = step});
+  set.gradients().copy_(set.values().sub(0.25));
+  optimizer.apply(state);
+}
+
+// To the bit, with a large epsilon, whose place in the formula counts.
+TEST(Muon, LeavesOtherParametersToItsSecondFormula) {
+  for (const auto& [name, other_name] :
+       {std::pair{"muon_sgd", "tf_nesterov"}, std::pair{"muon_adamw", "torch_adamw"}}) {
+    OptimizerOptions options{.weight_decay = 0.125, .muon_exclude = {"head"}};
+    options.numbers = std::string(name) == "muon_sgd" ? OptimizerNumbers{{"momentum", 0.75}}
+                                                      : OptimizerNumbers{{"beta1", 0.75}, {"epsilon", 0.5}};
+    nn::ParameterSet set = packed_set(nn::Initializer::normal(1.0)), plain = packed_set(nn::Initializer::normal(1.0));
+    const auto muon = optimizers().get(name)(set, options);
+    options.muon_exclude = {};
+    options.parameters = {"head.weight", "vector"};
+    const auto other = optimizers().get(other_name)(plain, options);
+    const at::Tensor matrix = set.value(*set.find("matrix")).clone();
+    for (int64_t step = 0; step < 4; ++step) {
+      packed_step(set, *muon, step);
+      packed_step(plain, *other, step);
+    }
+    for (const char* parameter : {"head.weight", "vector"}) {
+      EXPECT_TRUE(set.value(*set.find(parameter)).equal(plain.value(*plain.find(parameter)))) << name << parameter;
+    }
+    EXPECT_FALSE(set.value(*set.find("matrix")).equal(matrix)) << name;
+  }
+}
+
+// Their norm cannot be that of the number of rows: the first step is that of weights without a norm.
+TEST(Muon, NormalizesNoWeightsOfZero) {
+  nn::ParameterSet set = packed_set(nn::Initializer::zeros()), plain = packed_set(nn::Initializer::zeros());
+  const auto normalized = optimizers().get("muon_sgd")(set, {.numbers = {{"normalize_weights", 1}}}),
+             other = optimizers().get("muon_sgd")(plain, {});
+  packed_step(set, *normalized, 0);
+  packed_step(plain, *other, 0);
+  const at::Tensor matrix = set.value(*set.find("matrix"));
+  EXPECT_TRUE(matrix.equal(plain.value(*plain.find("matrix"))));
+  EXPECT_TRUE(matrix.isfinite().all().item<bool>());
+  EXPECT_GT(matrix.norm().item<double>(), 0.01);
 }
 
 TEST(Muon, RefusesWhatItCannotDo) {

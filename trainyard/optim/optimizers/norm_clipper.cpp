@@ -124,7 +124,7 @@ void clip_with_operators(const Optimizer& optimizer, const NormClipper& clipper)
     };
     const at::Tensor most = norms(set.value(id)).clamp_min(kLeastWeightNorm).mul(clip.bound);
     const at::Tensor norm = norms(gradient);
-    const at::Tensor factor = most.div(norm.clamp_min(kLeastGradientNorm)).clamp_max(1);
+    const at::Tensor factor = most.div(norm.clamp_min(kLeastGradientNorm)).masked_fill(norm.le(most), 1);
     gradient.view({units, -1}).mul_(factor.to(gradient.scalar_type()));
   }
   if (clip.kind != NormClipKind::kGlobal) return;

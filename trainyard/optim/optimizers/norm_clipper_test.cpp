@@ -125,6 +125,27 @@ TEST_P(NormClipTest, OperatorsClipAsTheLoops) {
   EXPECT_LT(set.gradients().sub(other.gradients()).abs().max().item<double>(), 1e-14);
 }
 
+// Norms below the least one that the code of adaptive clipping divides by.
+TEST(NormClip, OperatorsLeaveTinyGradientsAloneThatAreNotTooLarge) {
+  const OptimizerOptions options{.norm_clip = NormClip{.kind = NormClipKind::kAdaptive, .bound = 1e-4}};
+  for (const double gradient : {0.5e-7, 5e-7}) {
+    nn::ParameterSet set = golden_set(at::kDouble), other = golden_set(at::kDouble);
+    const auto by_loops = optimizers().get("sgd")(set, options), by_operators = optimizers().get("sgd")(other, options);
+    set.values().zero_();
+    other.values().zero_();
+    set.gradients().zero_();
+    for (const nn::Segment& segment : set.segments()) set.gradient(segment.id).flatten()[0] = gradient;
+    other.gradients().copy_(set.gradients());
+    StepState state;
+    state.write({.learning_rate = 1});
+    by_loops->complete_gradients(state);
+    clip_with_operators(*by_operators, *by_operators->norm_clipper());
+    EXPECT_LT(set.gradients().sub(other.gradients()).abs().max().item<double>(), 1e-22) << gradient;
+    const double expected = gradient > 1e-7 ? 1e-7 / 1e-6 * gradient : gradient;
+    EXPECT_NEAR(other.gradients().max().item<double>(), expected, 1e-22);
+  }
+}
+
 TEST_P(NormClipTest, GradientsThatAreLookedAtAreClippedOnce) {
   const OptimizerOptions options{.weight_decay = 0.1, .norm_clip = kCases.at(GetParam())};
   nn::ParameterSet set = golden_set(at::kDouble), seen = golden_set(at::kDouble);
@@ -195,6 +216,33 @@ TEST(NormClip, CountsWhatItClipsAlone) {
   EXPECT_NEAR(change_of("body.2.weight"), 2, 1e-12);
   EXPECT_EQ(change_of("head.weight"), 0);
   EXPECT_EQ(change_of("head.bias"), 0);
+}
+
+// w - f * (g + c1 * w + c2 * sign(w)) where the rule is TensorFlow's, w - f * g - (c1 * w + c2 * sign(w)) where it is
+// PyTorch's.
+TEST(NormClip, CountsRegularizationByItsRule) {
+  for (const NormClipRule rule : {NormClipRule::kTensorFlow, NormClipRule::kPyTorch}) {
+    nn::ParameterSet set = small_set();
+    const auto optimizer = optimizers().get("sgd")(
+        set, {.regularization = {{.name = "l2", .pattern = "*", .coefficient = 0.125},
+                                 {.name = "l1", .pattern = "*", .kind = RegularizationKind::kL1, .coefficient = 0.5}},
+              .norm_clip = NormClip{.bound = 1.5, .rule = rule}});
+    const at::Tensor start = set.values().clone();
+    at::Tensor gradients = start.cos().sub(0.25).mul(start.ne(0));  // gaps stay zero
+    set.gradients().copy_(gradients.mul(8));
+    at::Tensor regularization = start.mul(0.25).add(start.sign(), 0.5);
+    const bool together = rule == NormClipRule::kTensorFlow;
+    if (together) gradients = gradients.add(regularization);
+    const double norm = gradients.norm().item<double>();
+    ASSERT_GT(norm, 2);
+    const double factor = together ? 1.5 / norm : 1.5 / (norm + 1e-6);
+    at::Tensor expected = start.sub(gradients, factor);
+    if (!together) expected = expected.sub(regularization);
+    StepState state;
+    state.write({.learning_rate = 1, .inverse_loss_scale = 0.125});
+    optimizer->apply(state);
+    EXPECT_LT(set.values().sub(expected).abs().max().item<double>(), 1e-13);
+  }
 }
 
 // Brock et al., 2021: g * bound * max(|w|, 1e-3) / |g| where |g| is larger; their code divides by no less than 1e-6.

@@ -93,6 +93,35 @@ TEST(OptimizerChoice, FunctionsChooseByNameAndNumbers) {
   }
 }
 
+// As the structs declare them, whatever an optimizer's own defaults are.
+TEST(OptimizerChoice, FunctionsChooseTheDefaultsOfTheirStructs) {
+  const OptimizerNumbers means{{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-8}},
+      muon{{"muon_momentum", 0.95}, {"muon_steps", 5}, {"muon_rate", 1}, {"normalize_weights", 0}};
+  const auto with = [](OptimizerNumbers all, const OptimizerNumbers& more) {
+    all.insert(more.begin(), more.end());
+    return all;
+  };
+  const std::pair<OptimizerChoice, OptimizerNumbers> pairs[] = {
+      {sgd(), OptimizerNumbers()},
+      {momentum(), {{"momentum", 0.9}, {"nesterov", 0}}},
+      {rmsprop(), {{"mean_square_decay", 0.99}, {"momentum", 0}, {"epsilon", 1e-8}, {"centered", 0}}},
+      {adam(), means},
+      {adamw(), means},
+      {lars(), {{"momentum", 0.9}, {"trust_coefficient", 0.001}}},
+      {lamb(), {{"beta1", 0.9}, {"beta2", 0.999}, {"epsilon", 1e-6}, {"bias_correction", 1}}},
+      {muon_sgd(), with(muon, {{"momentum", 0.9}})},
+      {muon_adamw(), with(muon, means)},
+      {lion(), {{"beta1", 0.9}, {"beta2", 0.99}}},
+      {schedule_free_sgd(), {{"momentum", 0.9}}},
+      {schedule_free_adamw(), means}};
+  for (const auto& [chosen, numbers] : pairs) {
+    EXPECT_EQ(chosen.options.numbers, numbers) << chosen.name;
+    EXPECT_EQ(chosen.options.weight_decay, 0) << chosen.name;
+    EXPECT_TRUE(chosen.options.groups.empty() && chosen.options.parameters.empty()) << chosen.name;
+    EXPECT_TRUE(!chosen.options.norm_clip && chosen.options.muon_exclude.empty()) << chosen.name;
+  }
+}
+
 // What each optimizer keeps for a parameter and what it begins with, and its numbers where none is given; those that
 // may not change between steps are fixed.
 TEST(OptimizerDeclarations, HaveTheirSlotsAndTheDefaultsOfTheirNumbers) {

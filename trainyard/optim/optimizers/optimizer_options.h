@@ -48,8 +48,9 @@ namespace trainyard::optim {
 //   kPyTorch     gradients of the data's loss alone; the optimizer adds the regularization afterwards, as after
 //                torch.nn.utils.clip_grad_norm_: factor = min(1, c / (norm + 1e-6))
 //
-// With kAdaptive both rules have the factor of the paper's code, min(1, c * max(|w|, 1e-3) / max(|g|, 1e-6)), and
-// differ in the gradient alone; the paper's is kPyTorch's. Decoupled weight decay is clipped by neither.
+// With kAdaptive both rules have the factor of the paper's code, c * max(|w|, 1e-3) / max(|g|, 1e-6) where |g| is above
+// c * max(|w|, 1e-3), else 1. They differ in the gradient alone; the paper's is kPyTorch's. Decoupled weight decay is
+// clipped by neither.
 enum class NormClipKind { kParameter, kGlobal, kAdaptive };
 enum class NormClipRule { kTensorFlow, kPyTorch };
 

@@ -58,6 +58,41 @@ TEST(OptimizerParameters, OthersAreLeftAlone) {
   }
 }
 
+// Each is as if an optimizer of its own had begun when it was not frozen any more.
+TEST(OptimizerParameters, CountTheUpdatesThatEachHasMissed) {
+  // By place in own(): how many of the first updates leave a parameter out.
+  const std::vector<std::vector<int64_t>> cases = {{2, 2, 5, 0}, {2, 5, 3, 5}, {0, 2, 0, 2}};
+  for (const char* name : {"torch_momentum", "torch_adam", "torch_nadam", "torch_radam"}) {
+    for (const std::vector<int64_t>& missed : cases) {
+      OptimizerOptions options{.numbers = numbers_of(name, {{"momentum", 0.8}, {"dampening", 0.5}, {"beta2", 0.9}}),
+                               .weight_decay = 0.1};
+      nn::ParameterSet set = small_set(), apart = small_set();
+      const auto optimizer = optimizers().get(name)(set, options);
+      std::vector<std::unique_ptr<Optimizer>> single;
+      for (const nn::Segment& segment : set.segments()) {
+        options.parameters = {segment.spec.name};
+        single.push_back(optimizers().get(name)(apart, options));
+      }
+      ASSERT_EQ(single.size(), missed.size());
+      for (int64_t i = 0; i < 12; ++i) {
+        std::vector<Optimizer*> begun;
+        for (size_t p = 0; p < missed.size(); ++p) {
+          set.set_trainable(set.segments()[p].id, i >= missed[p]);
+          if (i >= missed[p]) begun.push_back(single[p].get());
+        }
+        step(set, {optimizer.get()}, i);
+        step(apart, begun, i);
+      }
+      for (size_t p = 0; p < missed.size(); ++p) {
+        const std::string& parameter = set.segments()[p].spec.name;
+        EXPECT_LT(value(set, parameter).sub(value(apart, parameter)).abs().max().item<double>(), 1e-13)
+            << name << ", " << parameter;
+        EXPECT_EQ(optimizer->missed_updates()[static_cast<int64_t>(p)].item<double>(), static_cast<double>(missed[p]));
+      }
+    }
+  }
+}
+
 // PyTorch keeps nothing of a parameter without a gradient: one that was frozen at first begins as in a new optimizer.
 TEST(OptimizerParameters, WhatWasFrozenCountsItsOwnUpdatesAsInPyTorch) {
   for (const char* name : {"torch_momentum", "torch_adam", "torch_adamw", "torch_nadam", "torch_radam", "muon_adamw"}) {

@@ -117,6 +117,7 @@ TEST(OptimizerPart, TwoUpdateTheSetAsOneDoes) {
     for (const auto& [begin, count] : pair.updated) {
       EXPECT_GE(begin, end);
       end = begin + count;
+      EXPECT_GT(count, 0);
       EXPECT_LE(count, Optimizer::PartSteps::kMostElements);
       elements += count;
     }
@@ -159,6 +160,48 @@ TEST(OptimizerPart, SavesWholeSlotsAndLoadsItsOwn) {
   set_gradients(whole, 2);
   all->apply(state_of(2));
   again.step(2);
+  EXPECT_TRUE(resumed.values().equal(whole.values()));
+}
+
+// Its part does not begin with the first element, and holds its own parameter alone.
+TEST(OptimizerPart, SavesItsOwnSlotsWithoutThoseOfOthers) {
+  nn::ParameterSet whole = long_set(), divided = long_set(), resumed = long_set();
+  const OptimizerOptions options{.weight_decay = 0.02, .parameters = {"short"}};
+  const auto all = optimizers().get("torch_adam")(whole, options),
+             own = optimizers().get("torch_adam")(divided, options),
+             again = optimizers().get("torch_adam")(resumed, options);
+  const int64_t begin = whole.segment(*whole.find("short")).offset;
+  EXPECT_EQ(own->part_boundary(1), begin);
+  for (Optimizer* optimizer : {own.get(), again.get()}) {
+    optimizer->keep_part({.begin = begin, .end = whole.total()}, [](int64_t, at::ScalarType) { return at::Tensor(); });
+    EXPECT_EQ(optimizer->slots()[1].values.numel(), whole.total() - begin);
+  }
+  const auto step = [](nn::ParameterSet& set, Optimizer& optimizer, int64_t number) {
+    set_gradients(set, number);
+    optimizer.update_part(state_of(number), {.gradients = [&set](int64_t first, int64_t) -> void* {
+                                               return set.gradients().mutable_data_ptr<double>() + first;
+                                             },
+                                             .updated = [](int64_t, int64_t) {}});
+    optimizer.finish_update();
+  };
+  core::MemoryState expected, saved;
+  for (int64_t number = 0; number < 3; ++number) {
+    if (number == 2) {
+      all->save(expected);
+      own->save(saved);
+      resumed.copy_from(divided);
+      again->load(saved);
+    }
+    set_gradients(whole, number);
+    all->apply(state_of(number));
+    step(divided, *own, number);
+    EXPECT_TRUE(divided.values().equal(whole.values())) << number;
+  }
+  EXPECT_THAT(saved.names(), ElementsAre("short.mean", "short.mean_square", "short.update_count"));
+  for (const std::string& name : saved.names()) {
+    EXPECT_TRUE(std::as_const(saved).tensor(name).equal(std::as_const(expected).tensor(name))) << name;
+  }
+  step(resumed, *again, 2);
   EXPECT_TRUE(resumed.values().equal(whole.values()));
 }
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <set>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/Parallel.h>
@@ -17,6 +18,7 @@
 #include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/optim/optimizers/formula_optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
 #include "trainyard/optim/testing/numbers.h"
 
@@ -311,8 +313,106 @@ TEST(Optimizers, RefusesWhatItCannotDo) {
   EXPECT_THROW(sgd(set, {.weight_decay = -1}), core::Error);
   EXPECT_THROW(sgd(set, {.weight_decay = std::nan("")}), core::Error);
   EXPECT_THROW(sgd(set, {.gradient_clip = 0.0}), core::Error);
-  nn::ParameterSet empty;
-  EXPECT_THROW(sgd(empty, {}), core::Error);
+  nn::ParameterSet empty, half({.dtype = at::kHalf});
+  EXPECT_EQ(core::message_of([&] { sgd(empty, {}); }), "an optimizer needs a parameter set that is allocated");
+  half.declare({.name = "w", .shape = {2}});
+  half.allocate();
+  EXPECT_EQ(core::message_of([&] { sgd(half, {}); }, core::ErrorCode::kUnsupported),
+            "optimizers work on float and double parameters: got Half");
+}
+
+TEST(Optimizers, TellTheNumbersThatTheyHave) {
+  nn::ParameterSet set = make_set(at::kFloat);
+  const std::string unknown =
+      "unknown number of the optimizer 'beta'; did you mean 'beta1'? known: beta1, beta2, epsilon";
+  const auto adam = optimizers().get("torch_adam")(set, {.numbers = {{"beta2", 0.5}}});
+  EXPECT_EQ(core::message_of([&] { return adam->number("beta"); }, core::ErrorCode::kNotFound), unknown);
+  EXPECT_EQ(core::message_of(
+                [&] {
+                  optimizers().get("torch_adam")(set, {.numbers = {{"beta", 0.5}}});
+                },
+                core::ErrorCode::kNotFound),
+            unknown);
+  EXPECT_EQ(adam->number("beta1"), 0.9);
+  EXPECT_EQ(adam->number("beta2"), 0.5);
+  EXPECT_EQ(adam->options().numbers, (OptimizerNumbers{{"beta1", 0.9}, {"beta2", 0.5}, {"epsilon", 1e-7}}));
+}
+
+TEST(Optimizers, ScaleParametersWithoutDecayByNormsOnlyWhereTheyAreTold) {
+  nn::ParameterSet set = make_set(at::kFloat);
+  for (const char* name : {"lars", "lamb", "sgd"}) {
+    const auto plain = optimizers().get(name)(set, {}),
+               told = optimizers().get(name)(set, {.numbers = numbers_of(name, {{"adapt_undecayed", 1}})});
+    const bool can = std::string(name) != "sgd";
+    EXPECT_FALSE(plain->adapts_undecayed()) << name;
+    EXPECT_EQ(told->adapts_undecayed(), can) << name;
+    for (size_t i = 0; i < set.segments().size(); ++i) {
+      const bool decays = set.segments()[i].spec.name != "a.bias";
+      EXPECT_EQ(plain->adapts(i), decays) << name << " " << i;
+      EXPECT_EQ(told->adapts(i), decays || can) << name << " " << i;
+    }
+  }
+}
+
+// A class of a program's own, which has no declaration and overrides as little as it may.
+class OwnOptimizer : public Optimizer {
+ public:
+  explicit OwnOptimizer(nn::ParameterSet& parameters) : Optimizer(parameters, OptimizerOptions{}) {}
+
+ private:
+  void update(const StepState& /*state*/, const at::Tensor& /*gradients*/) override {}
+};
+
+TEST(Optimizers, HaveTheNamesOfTheirDeclarations) {
+  nn::ParameterSet set = make_set(at::kFloat);
+  for (const std::string& name : optimizers().names()) {
+    const auto optimizer = optimizers().get(name)(set, {});
+    EXPECT_EQ(declared_name(*optimizer), name);
+    EXPECT_EQ(optimizer->has_result(), name.starts_with("schedule_free_")) << name;
+  }
+  OwnOptimizer own(set);
+  EXPECT_EQ(declared_name(own), "");
+  EXPECT_FALSE(own.has_result());
+  EXPECT_EQ(own.part_obstacle(), "it is no formula of a single element");
+  EXPECT_EQ(core::message_of([&] { own.update_part(StepState(), {}); }, core::ErrorCode::kInternal),
+            "an optimizer that can update parts does not override update_own_part()");
+}
+
+TEST(Optimizers, OfNoParametersHaveNothingToSave) {
+  nn::ParameterSet set;
+  set.allocate();
+  const auto optimizer = optimizers().get("torch_adam")(set, {.lookahead = Lookahead{}});
+  EXPECT_TRUE(optimizer->own().empty());
+  core::MemoryState saved;
+  optimizer->save(saved);
+  EXPECT_TRUE(saved.names().empty());
+  EXPECT_EQ(core::message_of([&] { optimizer->load(saved); }), "no error");
+}
+
+// Of weights y, before the first update and then by the slot z: y + (1 - 1 / beta) (z - y). With a rate of 0 z is the
+// weights.
+TEST(ScheduleFreeResult, IsYUntilThereIsZ) {
+  for (const auto& [name, beta] :
+       {std::pair{"schedule_free_sgd", "momentum"}, std::pair{"schedule_free_adamw", "beta1"}}) {
+    nn::ParameterSet set = make_set(at::kDouble);
+    const auto optimizer = optimizers().get(name)(set, {.numbers = {{beta, 0.8}}, .parameters = {"*.weight"}});
+    const at::Tensor start = set.values().clone(), other = start.add(1);
+    at::Tensor values = other.clone();
+    optimizer->result(values);
+    EXPECT_TRUE(values.equal(other)) << name;
+    StepState state;
+    state.write({.learning_rate = 0});
+    fill_gradients(set, 1);
+    optimizer->apply(state);
+    EXPECT_TRUE(set.values().equal(start)) << name;
+    optimizer->result(values);
+    for (const nn::Segment& segment : set.segments()) {
+      const double expected = segment.spec.name == "a.bias" ? 1 : 1 / 0.8;  // the bias is another optimizer's
+      const at::Tensor moved = values.sub(start).narrow(0, segment.offset, segment.count);
+      EXPECT_NEAR(moved.min().item<double>(), expected, 1e-14) << name << " " << segment.spec.name;
+      EXPECT_NEAR(moved.max().item<double>(), expected, 1e-14) << name << " " << segment.spec.name;
+    }
+  }
 }
 
 }  // namespace

@@ -156,6 +156,28 @@ TEST(LayerRateFactors, FallByHalvesFromTheHeadToTheStem) {
   EXPECT_EQ(layer_rate_factors(names, 0.5), expected);
 }
 
+// A layer is all of a name up to its last dot.
+TEST(LayerRateFactors, TellLayersApartByTheirWholeNames) {
+  EXPECT_EQ(layer_rate_factors({"a.weight", "b.weight"}, 0.5), (std::vector<double>{0.5, 1}));
+  EXPECT_EQ(layer_rate_factors({"a.b.weight", "a.c.weight", "a.c.bias"}, 0.5), (std::vector<double>{0.5, 1, 1}));
+}
+
+// The first segment is that of the parameter which is declared last.
+TEST(LayerRateFactors, AreThoseOfEachSegment) {
+  nn::ParameterSet set;
+  for (const char* name : {"fc.weight", "layer1.0.conv1.weight", "conv1.weight"}) {
+    set.declare({.name = name, .shape = {3}});
+  }
+  set.allocate();
+  const auto optimizer =
+      optimizers().get("sgd")(set, {.groups = {{.pattern = "layer1.*", .rate_factor = 3}}, .layer_decay = 0.5});
+  std::map<std::string, double> factors;
+  for (size_t i = 0; i < set.segments().size(); ++i) factors[set.segments()[i].spec.name] = optimizer->rate_factor(i);
+  EXPECT_EQ(factors,
+            (std::map<std::string, double>{{"fc.weight", 1}, {"layer1.0.conv1.weight", 1.5}, {"conv1.weight", 0.25}}));
+  EXPECT_EQ(set.segments()[0].spec.name, "conv1.weight");
+}
+
 TEST(ParameterGroupsOf, BadOnesAreRefused) {
   nn::ParameterSet set = small_set();
   const auto problem = [&](const ParameterGroup& group, core::ErrorCode code = core::ErrorCode::kInvalidArgument) {

@@ -150,6 +150,48 @@ TEST(SharpnessAware, WithoutRhoIsTheOptimizer) {
   EXPECT_TRUE(plain.set().values().allclose(wrapped.set().values(), 1e-14, 1e-14));
 }
 
+// A radius of 1 is one as any other; with none nothing is said to have changed.
+TEST(SharpnessAware, MovesByItsRadiusAlone) {
+  for (const double rho : {0.0, 1.0, 2.5}) {
+    Bowl bowl;
+    SharpnessAware sam(bowl.optimizer(), {.rho = rho});
+    const at::Tensor before = bowl.set().values().clone();
+    const uint64_t version = bowl.set().version();
+    StepState state;
+    state.write({.inverse_loss_scale = 0.125});
+    bowl.backward(0);
+    const double norm = sam.perturb(state);
+    EXPECT_NEAR(norm, bowl.set().gradients().norm().item<double>(), 1e-12);
+    EXPECT_NEAR(bowl.set().values().sub(before).norm().item<double>(), rho, 1e-12);
+    EXPECT_EQ(bowl.set().version() != version, rho > 0);
+    const at::Tensor expected = before.add(bowl.set().gradients(), rho / norm);
+    EXPECT_LT(bowl.set().values().sub(expected).abs().max().item<double>(), 1e-14);
+  }
+}
+
+// The parameter that it moves has no gap behind it: the next one is another optimizer's.
+TEST(SharpnessAware, LeavesTheParametersOfOthersAlone) {
+  for (const at::ScalarType dtype : {at::kFloat, at::kDouble}) {
+    nn::ParameterSet set({.dtype = dtype});
+    set.declare({.name = "others", .shape = {16}, .init = nn::Initializer::normal(1.0)});
+    set.declare({.name = "own", .shape = {2, 8}, .init = nn::Initializer::normal(1.0)});
+    set.allocate();
+    set.initialize(5);
+    const auto optimizer = optimizers().get("sgd")(set, {.parameters = {"own"}});
+    const at::Tensor before = set.values().clone();
+    set.gradients().fill_(2);
+    SharpnessAware sam(*optimizer, {.rho = kRho});
+    StepState state;
+    state.write({.inverse_loss_scale = 0.5});
+    EXPECT_DOUBLE_EQ(sam.perturb(state), 4) << "of 16 ones";
+    const at::Tensor moved = set.values().sub(before);
+    const auto of = [&](const char* name) { return moved.narrow(0, set.segment(*set.find(name)).offset, 16); };
+    EXPECT_EQ(of("others").abs().max().item<double>(), 0);
+    EXPECT_NEAR(of("own").min().item<double>(), kRho / 4, 1e-6);
+    EXPECT_NEAR(of("own").max().item<double>(), kRho / 4, 1e-6);
+  }
+}
+
 TEST(SharpnessAware, StaysWhereTheGradientIsNotFinite) {
   Bowl bowl;
   SharpnessAware sam(bowl.optimizer(), {.rho = kRho});

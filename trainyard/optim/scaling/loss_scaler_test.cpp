@@ -2,6 +2,7 @@
 
 #include <iterator>
 #include <limits>
+#include <vector>
 
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
@@ -103,6 +104,26 @@ TEST(LossScaler, GoesOnWhereItWasSaved) {
       }
     }
   }
+}
+
+// Under a scale of at most 1. Paddle's scale falls after two bad steps; its factor is 0.8.
+TEST(LossScaler, CountsTheStepsThatItSkipsAtItsFloor) {
+  LossScaler scaler({.scale = 1, .automatic = true, .rule = LossScaleRule::kPaddle});
+  StepState state;
+  const auto counts = [&] {
+    std::vector<double> all;
+    for (const at::Tensor& each : {scaler.scale(), scaler.clean_steps(), scaler.skips_at_floor()}) {
+      all.push_back(each.item<double>());
+    }
+    return all;
+  };
+  EXPECT_EQ(counts(), (std::vector<double>{1, 0, 0}));
+  for (int bad = 1; bad <= 5; ++bad) {
+    scaler.end_step(gradients(kInfinity), state);
+    EXPECT_EQ(counts(), (std::vector<double>{1, 0, static_cast<double>(bad)}));
+  }
+  scaler.end_step(gradients(1), state);
+  EXPECT_EQ(counts(), (std::vector<double>{1, 1, 0}));
 }
 
 // A checkpoint of before the rules.

@@ -90,6 +90,22 @@ TEST(Decay, EachRestartBeginsWithItsRate) {
   EXPECT_THAT(restart_steps({.rate = 1, .period = 1}, 1000, 2), ElementsAre(1, 2));
 }
 
+// So many steps, that the logarithm of the last one of a period rounds to the first one of the next.
+TEST(Decay, TheLastStepOfALongPeriodIsItsOwn) {
+  struct Row {
+    double factor;
+    int64_t period, restart;
+  };
+  // period * (factor^n - 1) / (factor - 1)
+  for (const Row& row : {Row{2, 5, 351'843'720'888'315}, Row{2, 1, 281'474'976'710'655}, Row{5, 1, 596'046'447'753'906},
+                         Row{7, 1, 271'402'266'318'408}}) {
+    const LearningRate rate =
+        cosine_restarts({.rate = 1, .period = row.period, .period_factor = row.factor, .minimum = 0.25});
+    EXPECT_NEAR(rate(row.restart - 1), 0.25, 1e-9) << row.factor << " " << row.restart;
+    EXPECT_EQ(rate(row.restart), 1) << row.factor << " " << row.restart;
+  }
+}
+
 TEST(Decay, OneCycleIsPyTorchs) {
   for (const auto& [shape, name] : {std::pair{OneCycle::Shape::kCosine, std::string("cos")},
                                     std::pair{OneCycle::Shape::kLinear, std::string("linear")}}) {

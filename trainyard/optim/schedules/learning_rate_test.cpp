@@ -4,6 +4,7 @@
 #include <cmath>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -97,6 +98,8 @@ TEST(LearningRate, AWarmupMayMultiply) {
 
 TEST(LearningRate, ADelayedScheduleWaitsAtItsFirstValue) {
   expect_rates(delayed(piecewise({1, 3}, {8.0, 4.0, 2.0}), 10), {{0, 8.0}, {11, 8.0}, {12, 4.0}, {13, 4.0}, {14, 2.0}});
+  expect_rates(delayed(piecewise({0, 1}, {8.0, 4.0, 2.0}), 1), {{0, 8.0}, {1, 8.0}, {2, 4.0}, {3, 2.0}});
+  expect_rates(delayed(piecewise({0, 1}, {8.0, 4.0, 2.0}), 0), {{0, 8.0}, {1, 4.0}, {2, 2.0}});
 }
 
 TEST(LearningRate, ScalesWithTheRootOfTheBatch) {
@@ -111,6 +114,9 @@ TEST(LearningRate, BadSchedulesAreRefusedWithUpstreamsTexts) {
   EXPECT_EQ(problem("1;3;x"), "Invalid learning rate: x");
   EXPECT_EQ(problem("1;2.5;2"), "Invalid epoch: 2.5");
   EXPECT_EQ(problem(""), "Invalid learning rate: ''");
+  EXPECT_EQ(problem("-2"), "Invalid learning rate: -2");
+  EXPECT_EQ(problem("1;3;-.1"), "Invalid learning rate: -.1");
+  EXPECT_EQ(problem("1;3;.1;5;inf"), "Invalid learning rate: inf");
 }
 
 // What is wrong stands in the schedule as it was given, not in the steps that were made of it.
@@ -130,6 +136,16 @@ TEST(LearningRate, ABadScheduleSaysWhichComponentItIs) {
   EXPECT_EQ(descends.detail().expected, "at least 3, the one before");
   EXPECT_EQ(descends.detail().actual, "2");
   EXPECT_EQ(error("1;-3;.1").detail().where, "component 2" + place);
+  EXPECT_EQ(error("1;-3;.1").detail().expected, "an epoch of at least 0");
+  EXPECT_EQ(error("1;-3;.1").detail().actual, "-3");
+  EXPECT_EQ(error("1;3;-.1").detail().expected, "a finite number, at least 0");
+}
+
+TEST(LearningRate, EpochsOfAScheduleMayBeEqualAndTheFirstOne) {
+  const PiecewiseEpochs read = parse_piecewise("1;0;.5;3;.1;3;.01");
+  EXPECT_EQ(read.boundary_epochs, (std::vector<int64_t>{0, 3, 3}));
+  EXPECT_EQ(read.rates, (std::vector<double>{1, .5, .1, .01}));
+  expect_rates(piecewise(read, 10), {{0, .5}, {29, .5}, {30, .01}});
 }
 
 TEST(LearningRate, EpochsBeyondAllStepsAreNeverReached) {
@@ -163,6 +179,8 @@ TEST(LearningRate, SaysWhichRateItRefuses) {
   const std::string range = " is not usable: expected a finite number, at least 0, got ";
   EXPECT_EQ(core::message_of([] { return constant(-0.5); }), "the learning rate" + range + "-0.5");
   EXPECT_EQ(core::message_of([] { return constant(0); }), "no error");
+  EXPECT_EQ(core::message_of([] { return scaled_rate(-1, 256, 64); }), "the base learning rate" + range + "-1");
+  EXPECT_EQ(scaled_rate(0, 256, 64), 0);
   EXPECT_EQ(core::message_of([] { return with_warmup(constant(1), -1, 5); }),
             "the learning rate after warm-up" + range + "-1");
   EXPECT_EQ(core::message_of([] { return with_warmup(constant(1), 1, 5, -2); }),

@@ -202,6 +202,12 @@ TEST(SparsityMask, RefusesWhatIsNoWeight) {
   EXPECT_THAT(core::message_of([] { mask_algorithm_from_name("mask_2d_bset"); }, core::ErrorCode::kInvalidArgument),
               HasSubstr("mask_2d_best"));
   EXPECT_EQ(sparsity_mask(at::ones({0, 8}), MaskAlgorithm::kMask2dBest).numel(), 0);
+  for (const at::Tensor& weight : {at::ones({8}), at::ones({2, 4, 3}), at::ones({8, 4}, at::kLong)}) {
+    EXPECT_THAT(
+        core::message_of([&] { return is_two_of_four(weight); }),
+        HasSubstr("only weights of linear layers and convolutions are made 2:4: expected [out, in] or [out, in, "
+                  "height, width] of floats in the host's memory, got ["));
+  }
 }
 
 }  // namespace

@@ -4,14 +4,17 @@
 
 #include <limits>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/optim/optimizers/regularization_loss.h"
+#include "trainyard/optim/optimizers/sharpness_aware.h"
 #include "trainyard/optim/scaling/loss_scaler.h"
 
 namespace trainyard::optim::device_kernels_test {
@@ -19,6 +22,7 @@ namespace {
 
 struct Calls {
   std::vector<DeviceUpdate> updates;
+  std::vector<std::vector<at::Tensor>> slots;  // of the updates
   std::vector<AnyFormula> formulas;
   std::vector<std::vector<double>> fields;
   std::vector<int> part_counts;
@@ -35,6 +39,7 @@ class RecordingKernels : public DeviceKernels {
  public:
   void flat_update(const DeviceUpdate& update, const AnyFormula& formula) const override {
     calls().updates.push_back(update);
+    calls().slots.emplace_back(update.slots.begin(), update.slots.end());
     calls().formulas.push_back(formula);
   }
   at::Tensor sum_of_decayed_squares(const at::Tensor& values, const SegmentPartTable& parts) const override {
@@ -91,6 +96,48 @@ TEST_F(DeviceKernelsTest, GetAnOptimizersUpdateWithItsNumbers) {
   EXPECT_EQ(update.clip, std::numeric_limits<double>::infinity());
   EXPECT_EQ(update.slots.size(), 1u);
   EXPECT_EQ(std::get<MomentumFormula<true>>(calls().formulas[0]).momentum, 0.8);
+}
+
+TEST_F(DeviceKernelsTest, GetTheSlotsInTheOrderOfTheFormula) {
+  for (const auto& [name, count] :
+       {std::pair{"sgd", size_t{0}}, std::pair{"tf_momentum", size_t{1}}, std::pair{"torch_adam", size_t{2}}}) {
+    calls() = {};
+    const auto optimizer = optimizers().get(name)(set_, {});
+    optimizer->apply(StepState(device_));
+    ASSERT_EQ(calls().slots.size(), 1u);
+    ASSERT_EQ(calls().slots[0].size(), count) << name;
+    for (size_t s = 0; s < count; ++s) {
+      EXPECT_TRUE(calls().slots[0][s].is_same(optimizer->slots()[s].values)) << name << " " << s;
+    }
+  }
+}
+
+TEST_F(DeviceKernelsTest, GetWhetherParametersWithoutDecayAreScaledByNorms) {
+  for (const double adapts : {0.0, 1.0}) {
+    calls() = {};
+    optimizers().get("lars")(set_, {.numbers = {{"adapt_undecayed", adapts}}})->apply(StepState(device_));
+    EXPECT_EQ(calls().updates.at(0).adapt_undecayed, adapts == 1);
+  }
+}
+
+// The gradients are complete, and clipped, before the update: it has no decay and no scale of its own.
+TEST_F(DeviceKernelsTest, GetGradientsThatAreClippedByNorm) {
+  for (const NormClipKind kind : {NormClipKind::kParameter, NormClipKind::kGlobal, NormClipKind::kAdaptive}) {
+    calls() = {};
+    const auto optimizer = optimizers().get("sgd")(
+        set_, {.weight_decay = 0.5, .gradient_clip = 0.75, .norm_clip = NormClip{.kind = kind, .bound = 2}});
+    const StepState state(device_);
+    optimizer->apply(state);
+    ASSERT_EQ(calls().updates.size(), 1u);
+    EXPECT_EQ(calls().updates[0].decay, 0);
+    EXPECT_EQ(calls().updates[0].clip, 0.75);
+    EXPECT_FALSE(calls().updates[0].fields.is_same(state.tensor()));
+    EXPECT_FALSE(optimizer->gradients_complete());
+    const at::Tensor elsewhere = at::empty_like(set_.gradients());
+    EXPECT_EQ(core::message_of([&] { optimizer->apply(state, elsewhere); }, core::ErrorCode::kUnsupported),
+              "clipping by norm of gradients that lie elsewhere than their parameters' do not work on a device yet: "
+              "meta: expected parameters in the host's memory");
+  }
 }
 
 TEST_F(DeviceKernelsTest, GetTheCountOfUpdatesWhereAFormulaHasOne) {
@@ -162,6 +209,27 @@ TEST_F(DeviceKernelsTest, AreNotAskedForWhatTheyDoNotKnow) {
     EXPECT_EQ(error.code(), core::ErrorCode::kUnsupported);
     EXPECT_TRUE(core::says(error, "do not work on a device yet")) << error.what();
   }
+}
+
+TEST_F(DeviceKernelsTest, AreNotAskedForWhatNeedsHostMemory) {
+  const auto refused = [this](const std::string& name, const OptimizerOptions& options) {
+    return core::message_of([&] { optimizers().get(name)(set_, options); }, core::ErrorCode::kUnsupported);
+  };
+  const std::string yet = " do not work on a device yet: meta: expected parameters in the host's memory";
+  EXPECT_EQ(refused("sgd", {.groups = {{.pattern = "*"}}}), "groups of parameters" + yet);
+  EXPECT_EQ(refused("sgd", {.layer_decay = 0.5}), "learning rates by layers" + yet);
+  EXPECT_EQ(refused("sgd", {.regularization = {{.name = "l2", .pattern = "*", .coefficient = 0.1}}}),
+            "terms of regularization beside weight decay" + yet);
+  EXPECT_EQ(refused("sgd", {.lookahead = Lookahead{}}), "Lookahead's slow weights" + yet);
+  EXPECT_EQ(refused("muon_sgd", {}), "muon's matrices" + yet);
+  EXPECT_EQ(refused("schedule_free_sgd", {}), "schedule-free optimizers" + yet);
+  EXPECT_EQ(refused("schedule_free_adamw", {}), "schedule-free optimizers" + yet);
+  EXPECT_EQ(optimizers().get("sgd")(set_, {})->part_obstacle(), "parameters are on a device");
+  EXPECT_FALSE(optimizers().get("torch_adam")(set_, {})->missed_updates().defined()) << "kernels count together";
+  const auto sgd = optimizers().get("sgd")(set_, {});
+  EXPECT_EQ(core::message_of([&] { return SharpnessAware(*sgd, {}); }, core::ErrorCode::kUnsupported),
+            "sharpness-aware minimization does not work on a device yet: meta: expected parameters in the host's "
+            "memory");
 }
 
 TEST_F(DeviceKernelsTest, LookForInfiniteGradientsOnlyWhereTheScaleMoves) {

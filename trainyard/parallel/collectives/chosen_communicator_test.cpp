@@ -1,13 +1,16 @@
 #include "trainyard/parallel/collectives/chosen_communicator.h"
 
+#include <chrono>
 #include <memory>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/memory_state.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/parallel/testing/all_reduce_cases.h"
 
 namespace trainyard::parallel::chosen_communicator_test {
@@ -124,6 +127,45 @@ TEST_F(ChosenCommunicators, OtherCollectivesAndStartedOnesWork) {
       EXPECT_EQ(self.size(), 4);
     }));
   }
+}
+
+TEST_F(ChosenCommunicators, AnAbortEndsBothExchanges) {
+  for (const char* spec : {"ring", "default"}) {
+    const std::vector<std::shared_ptr<ProcessEngine>> engines = make_engines(2);
+    const auto choices = std::make_shared<nn::KernelChoices>();
+    const Communicators group = connect_by(2, [&](size_t p) {
+      return make_automatic_communicators(engines[p], 1, kLongDeadline,
+                                          {.in_rank_order = "shared_memory", .spec = spec, .choices = choices});
+    });
+    group[1]->set_deadline(std::chrono::seconds(5));
+    group[1]->abort({core::ErrorCode::kIo, "the disk is gone"});
+    EXPECT_EQ(core::message_of([&] { group[1]->barrier(); }, core::ErrorCode::kPeerFailed), "the disk is gone");
+    EXPECT_EQ(core::message_of([&] { group[1]->all_reduce(inputs_[1].clone(), core::ReduceOp::kSum); },
+                               core::ErrorCode::kPeerFailed),
+              "the disk is gone");
+  }
+}
+
+// Barriers are of one exchange, all-reduces of the other.
+TEST_F(ChosenCommunicators, CountTheWaitsOfBothExchanges) {
+  constexpr auto kDelay = std::chrono::milliseconds(100);
+  const Communicators group = connect_auto("ring");
+  double in_barrier = 0, in_all_reduce = 0;  // of rank 0, which waits for the others
+  expect_none(on_ranks(group, [&](core::Communicator& self) {
+    const bool is_late = self.rank() != 0;
+    self.barrier();
+    const double begin = self.waiting_seconds();
+    if (is_late) std::this_thread::sleep_for(kDelay);
+    self.barrier();
+    const double between = self.waiting_seconds();
+    if (is_late) std::this_thread::sleep_for(kDelay);
+    self.all_reduce(inputs_[static_cast<size_t>(self.rank())].clone(), core::ReduceOp::kSum);
+    if (is_late) return;
+    in_barrier = between - begin;
+    in_all_reduce = self.waiting_seconds() - between;
+  }));
+  EXPECT_GT(in_barrier, 0.03);
+  EXPECT_GT(in_all_reduce, 0.03);
 }
 
 }  // namespace

@@ -1,7 +1,11 @@
 #include "trainyard/parallel/collectives/measured_all_reduce.h"
 
 #include <array>
+#include <atomic>
 #include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <utility>
@@ -347,6 +351,79 @@ TEST_F(AgreedAllReduces, AForcedChoiceRuns) {
   EXPECT_FALSE(memory[0]->progresses_in_background());
   const std::vector<at::Tensor> inputs = normal_values_of_all(2, 5000);
   EXPECT_TRUE(have_equal_bits(all_reduced(messages, inputs)[0], all_reduced(memory, inputs)[0]));
+}
+
+// With a ratio of 1 all but the fastest are given up, from 1 MiB on.
+TEST(MeasuredAllReduce, SlowAlgorithmsAreNotMeasuredWithLargerTensors) {
+  const Engines engines = make_engines(2);
+  std::vector<MeasuredAllReduces> measured(2);
+  on_processes(2, [&](size_t p) {
+    AllReduceMeasuring measuring = quick();
+    measuring.sizes = {4096, 8192, 1 << 20, 2 << 20};
+    measuring.give_up_ratio = 1;
+    measured[p] = measure_all_reduces(engines[p], 1, measuring);
+  });
+  std::map<int64_t, std::map<double, std::string>> by_size;
+  for (const AllReduceTime& time : measured[0].times) by_size[time.bytes].emplace(time.seconds, time.algorithm);
+  const size_t all = measured[0].in_rank_order.size();
+  ASSERT_EQ(measured[0].times.size(), 3 * all + 1);
+  EXPECT_EQ(measured[0].times.back().bytes, 2 << 20);
+  EXPECT_EQ(measured[0].times.back().algorithm, by_size[1 << 20].begin()->second);
+  EXPECT_EQ(measured[0].times[3 * all - 1].bytes, 1 << 20);
+}
+
+TEST(MeasuredAllReduce, AFailureEndsTheMeasurementOfAll) {
+  const Engines engines = make_engines(2);
+  std::mutex mutex;
+  std::optional<core::Error> reported;
+  std::atomic<int> meetings = 0;
+  for (const auto& engine : engines) {
+    engine->watch({.reported =
+                       [&] {
+                         const std::lock_guard lock(mutex);
+                         return reported;
+                       },
+                   .report =
+                       [&](const core::Error& error) {
+                         const std::lock_guard lock(mutex);
+                         reported = error;
+                       },
+                   .begin =
+                       [&meetings, self = engine.get()](const char*) {
+                         if (++meetings == 150) self->fail({core::ErrorCode::kPeerFailed, "the disk is gone"});
+                       }});
+  }
+  std::array<std::string, 2> errors;
+  on_processes(2, [&](size_t p) {
+    errors[p] = core::message_of([&] { measure_all_reduces(engines[p], p == 0 ? 2 : 1, quick()); },
+                                 core::ErrorCode::kPeerFailed);
+  });
+  EXPECT_EQ(errors[0], "the disk is gone");
+  EXPECT_EQ(errors[1], "the disk is gone");
+}
+
+// It is a key of what is kept, a line each.
+TEST(MeasuredAllReduce, IsDescribedInOneLine) {
+  const std::vector<int> replicas = {1, 3, 1};
+  const std::vector<std::string> machines = {"a", "b", "a"};
+  const auto described = [&](AllReduceOrder order, std::optional<at::ScalarType> wire, const std::string& transport) {
+    const Engines engines = make_engines(3);
+    std::vector<std::string> texts(3);
+    on_processes(3, [&](size_t p) {
+      texts[p] = describe_measuring(engines[p], replicas[p],
+                                    {.order = order, .wire = wire, .transport = transport, .machine = machines[p]});
+    });
+    EXPECT_EQ(texts[1], texts[0]);
+    EXPECT_EQ(texts[2], texts[0]);
+    EXPECT_EQ(order_of(texts[0]), order);
+    return texts[0];
+  };
+  EXPECT_THAT(
+      described(AllReduceOrder::kAny, at::kBFloat16, "Open\nMPI\x1f 4\t1"),
+      ::testing::StartsWith("any order, 5 ranks on 2 machines: 2*1 | 3, Open MPI  4 1, BFloat16 on the wire; "));
+  const std::string plain = described(AllReduceOrder::kOfRanks, std::nullopt, "");
+  EXPECT_THAT(plain, ::testing::StartsWith("order of ranks, 5 ranks on 2 machines: 2*1 | 3, messages; "));
+  EXPECT_EQ(plain.find('|', plain.find(';')), std::string::npos) << "one kind of machine";
 }
 
 }  // namespace

@@ -288,5 +288,38 @@ TEST(ProcessEngine, RestsBetweenTurnsThatMoveNothing) {
   waits.join();
 }
 
+// The others hear of it before a caller of this process does, who may end the process.
+TEST(ProcessEngine, ABrokenConnectionIsReportedBeforeWaitsEnd) {
+  std::atomic<bool> told = false;
+  const auto engine = ProcessEngine::start([] { return std::make_unique<BrokenTransport>(); }, kTimeout,
+                                           {.report = [&told](const Error&) {
+                                             std::this_thread::sleep_for(milliseconds(100));
+                                             told = true;
+                                           }});
+  const auto communicator = make_communicator_of_processes(engine, kTimeout);
+  EXPECT_THAT(message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed),
+              HasSubstr("rank 0 has closed its connection"));
+  EXPECT_TRUE(told);
+}
+
+// A group that cannot be asked is one that has failed.
+TEST(ProcessEngine, EndsWaitsWhenTheOthersCannotBeAsked) {
+  const TwoProcesses two = two_processes();
+  two.own->set_deadline(std::chrono::seconds(5));
+  two.engine->watch({.reported = []() -> std::optional<Error> {
+    throw Error(ErrorCode::kPeerFailed, "the group of processes has ended");
+  }});
+  EXPECT_EQ(message_of([&] { two.own->barrier(); }, ErrorCode::kPeerFailed), "the group of processes has ended");
+}
+
+TEST(MessageTransport, HasNoCollectivesUnlessALibraryGivesThem) {
+  const auto transport = make_memory_transports(1)[0]();
+  const std::string problem = "the transport between the processes has no collectives of its own: ";
+  float value = 1;
+  EXPECT_EQ(message_of([&] { transport->barrier(); }, ErrorCode::kUnsupported), problem + "barrier: expected MPI");
+  EXPECT_EQ(message_of([&] { transport->all_reduce_sum(&value, 1); }, ErrorCode::kUnsupported),
+            problem + "all-reduce: expected MPI");
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::process_engine_test

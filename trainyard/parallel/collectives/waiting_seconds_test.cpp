@@ -9,6 +9,7 @@
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/parallel/collectives/threads/thread_communicator.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 
@@ -21,10 +22,6 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kDelay = milliseconds(100);
 constexpr int kRounds = 5, kRanks = 3;
 constexpr double kTolerance = 0.01;  // seconds, a tenth of the delay
-
-double seconds_between(Clock::time_point begin, Clock::time_point end) {
-  return std::max(0.0, std::chrono::duration<double>(end - begin).count());
-}
 
 double median(std::vector<double> values) {
   std::sort(values.begin(), values.end());
@@ -59,7 +56,7 @@ Rounds run_rounds(const Communicators& communicators, int64_t elements, millisec
       const Clock::time_point called = Clock::now();
       self.all_reduce(tensor, core::ReduceOp::kSum);
       rounds[static_cast<size_t>(self.rank())].push_back(
-          {called, self.waiting_seconds() - before, seconds_between(called, Clock::now())});
+          {called, self.waiting_seconds() - before, core::seconds_since(called)});
     }
   }));
   return rounds;
@@ -69,7 +66,7 @@ Rounds run_rounds(const Communicators& communicators, int64_t elements, millisec
 double expected_waiting(const Rounds& rounds, size_t rank, size_t round) {
   Clock::time_point last = rounds[0][round].called;
   for (const auto& each : rounds) last = std::max(last, each[round].called);
-  return seconds_between(rounds[rank][round].called, last);
+  return core::seconds_between(rounds[rank][round].called, last);
 }
 
 // Rank 1 comes late to each round.
@@ -150,7 +147,7 @@ void expect_wait_begins_it(const Communicators& communicators) {
         pending->wait();
         waiting[static_cast<size_t>(self.rank())] = self.waiting_seconds() - before;
       }));
-      return std::abs(waiting[0] - seconds_between(waits, came));
+      return std::abs(waiting[0] - std::max(0.0, core::seconds_between(waits, came)));
     });
   }
 }

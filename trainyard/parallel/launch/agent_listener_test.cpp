@@ -3,15 +3,23 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
+#include <optional>
 #include <string>
 #include <thread>
 #include <utility>
 #include <vector>
 
+#include <fcntl.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+#include <unistd.h>
+
+#include "trainyard/core/testing/error.h"
 
 namespace trainyard::parallel::agent_listener_test {
 namespace {
@@ -112,6 +120,53 @@ TEST(AgentListener, RefusesWhoIsNoAgentOfAMissingRank) {
   EXPECT_EQ(listener.descriptors().size(), 1U) << "the port alone";
   listener.close();
   EXPECT_TRUE(listener.descriptors().empty());
+}
+
+// Returns why the listener refuses a peer that does this; empty where it says nothing in ten seconds.
+std::string refusal_of(AgentListener& listener, const std::function<void(std::optional<core::FrameConnection>&)>& act) {
+  const std::string& address = listener.address();
+  const auto port = static_cast<uint16_t>(std::stoi(address.substr(address.rfind(':') + 1)));
+  std::optional<core::FrameConnection> peer;
+  peer.emplace(core::connect_to("127.0.0.1", port, seconds(5)), kLongestMessage);
+  act(peer);
+  std::string said;
+  const auto until = std::chrono::steady_clock::now() + seconds(10);
+  while (said.empty() && std::chrono::steady_clock::now() < until) {
+    EXPECT_TRUE(listener.take_in([&said](const std::string& why) { said = why; }).empty());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  return said;
+}
+
+TEST(AgentListener, SaysWhatIsWrongWithAPeer) {
+  AgentListener listener("127.0.0.1", 2);
+  EXPECT_EQ(refusal_of(listener, [](auto& peer) { peer.reset(); }), "it did not say who it is");
+  EXPECT_THAT(refusal_of(listener,
+                         [](auto& peer) {
+                           peer->send(6, "");
+                           EXPECT_TRUE(peer->flush());
+                         }),
+              core::Says("a message of no known kind: expected 1 to 5, got 6"));
+}
+
+// It is not asked again and again for what it cannot take: no descriptor is left for a connection.
+TEST(AgentListener, ListensNoFurtherWhereNoMoreFilesMayBeOpen) {
+  AgentListener listener("127.0.0.1", 2);
+  ASSERT_EQ(listener.descriptors().size(), 1U);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const std::string said = refusal_of(listener, [&before](auto&) {
+    const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+    ::close(next);
+    const rlimit lower{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = before.rlim_max};
+    EXPECT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  });
+  const size_t polled = listener.descriptors().size();
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  EXPECT_NE(said.find("too many files are open"), std::string::npos) << said;
+  EXPECT_EQ(polled, 0U);
+  EXPECT_TRUE(listener.take_in([](const std::string&) {}).empty());  // the peer has gone meanwhile
+  EXPECT_FALSE(listener.descriptors().empty()) << "it listens again";
 }
 
 }  // namespace

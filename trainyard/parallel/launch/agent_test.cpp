@@ -1,6 +1,7 @@
 // The agent of a rank in a process of its own: the test takes the place of launch.
 #include "trainyard/parallel/launch/agent.h"
 
+#include <algorithm>
 #include <array>
 #include <cerrno>
 #include <chrono>
@@ -17,6 +18,7 @@
 #include <vector>
 
 #include <arpa/inet.h>
+#include <fcntl.h>
 #include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -341,6 +343,66 @@ TEST(Agent, EndsItsRankWhenLaunchIsGone) {
   EXPECT_EQ(agent.leave(), 0);
   ASSERT_TRUE(core::local_file_system().exists(saved));
   EXPECT_EQ(core::local_file_system().read_file(saved), "saved\n");
+}
+
+// It is asked once, and has two seconds.
+TEST(Agent, KillsARankThatDoesNotEndWithoutLaunch) {
+  const core::TempDir folder;
+  const std::string asked = folder.file("asked");
+  AgentProcess agent({.command = shell_with("trap 'echo asked >> \"$0\"' TERM", asked)});
+  agent.arrive();
+  agent.send(StartMessage());
+  agent.read_until([&] { return agent.output == "ready\n"; });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_EQ(agent.leave(), 0);
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(taken, std::chrono::milliseconds(1900));
+  EXPECT_LT(taken, std::chrono::seconds(8));
+  ASSERT_TRUE(core::local_file_system().exists(asked));
+  EXPECT_EQ(core::local_file_system().read_file(asked), "asked\n");
+}
+
+TEST(Agent, StartsNoRankForAnotherMessage) {
+  const core::TempDir folder;
+  AgentProcess agent({.command = {"sh", "-c", "echo started > \"$0\"", folder.file("rank")}});
+  agent.arrive();
+  agent.send(SignalMessage{SIGUSR2});
+  std::this_thread::sleep_for(std::chrono::milliseconds(150));
+  EXPECT_FALSE(core::local_file_system().exists(folder.file("rank")));
+  EXPECT_EQ(agent.leave(), 0);
+  EXPECT_FALSE(core::local_file_system().exists(folder.file("rank")));
+}
+
+// Not as late as where a process holds them. The fastest of some, because the machine may be busy.
+TEST(Agent, SaysHowItsRankEndedOnceItsStreamsAreClosed) {
+  auto fastest = std::chrono::steady_clock::duration::max();
+  for (int i = 0; i < 4; ++i) {
+    AgentProcess agent({.command = {"sh", "-c", "echo last"}});
+    agent.arrive();
+    const auto begin = std::chrono::steady_clock::now();
+    agent.send(StartMessage());
+    agent.read_to_the_end();
+    fastest = std::min(fastest, std::chrono::steady_clock::now() - begin);
+    EXPECT_EQ(agent.output, "last\n");
+    EXPECT_EQ(agent.leave(), 0);
+  }
+  EXPECT_LT(fastest, std::chrono::milliseconds(450));
+}
+
+// What no descendant of the rank has open is waited for half a second.
+TEST(Agent, DoesNotWaitForAStreamThatAnotherProcessHolds) {
+  AgentProcess held({.command = shell_with("trap 'printf end; exit 2' USR2; echo $$")});
+  held.arrive();
+  held.send(StartMessage());
+  held.read_until([&] { return held.output.ends_with("ready\n"); });
+  const core::Socket stream(::open(fmt::format("/proc/{}/fd/1", std::atoi(held.output.c_str())).c_str(), O_WRONLY));
+  ASSERT_TRUE(stream.valid());
+  held.send(SignalMessage{SIGUSR2});
+  held.read_to_the_end();
+  EXPECT_TRUE(held.output.ends_with("ready\nend\n")) << held.output;
+  ASSERT_TRUE(held.end);
+  EXPECT_EQ(held.end->description(), "ended with code 2");
+  EXPECT_EQ(held.leave(), 0);
 }
 
 TEST(Agent, EndsWhatItsRankHasLeft) {

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cerrno>
+#include <chrono>
 #include <csignal>
 #include <filesystem>
 #include <sstream>
@@ -158,6 +159,34 @@ TEST(Keeper, SaysThatItsCommandCannotBeStarted) {
   EXPECT_THAT(keeper.read_all(), ::testing::HasSubstr("/nowhere/mpirun"));
   EXPECT_EQ(keeper.code(), 127);
   EXPECT_FALSE(std::filesystem::exists(folder));
+}
+
+// mpirun needs its time to end the processes of other hosts.
+TEST(Keeper, LeavesItsCommandTimeToEnd) {
+  KeeperProcess keeper(shell_with("trap 'sleep 0.4; exit 9' TERM"));
+  EXPECT_EQ(keeper.read_line(), "ready\n");
+  keeper.close_pipe();
+  EXPECT_EQ(keeper.code(), 9);
+}
+
+// It is asked once, and has three seconds.
+TEST(Keeper, KillsACommandThatDoesNotEnd) {
+  KeeperProcess keeper(shell_with("trap 'echo asked' TERM"));
+  EXPECT_EQ(keeper.read_line(), "ready\n");
+  const auto begin = std::chrono::steady_clock::now();
+  keeper.close_pipe();
+  EXPECT_EQ(keeper.read_all(), "asked\n");
+  EXPECT_EQ(keeper.code(), 128 + SIGKILL);
+  const auto taken = std::chrono::steady_clock::now() - begin;
+  EXPECT_GE(taken, std::chrono::milliseconds(2900));
+  EXPECT_LT(taken, std::chrono::seconds(9));
+}
+
+// The end of an orphan that it has adopted is not that of its command.
+TEST(Keeper, WaitsForItsCommandAlone) {
+  KeeperProcess keeper({"sh", "-c", "(sleep 0.05 & exit 0); echo left; sleep 0.4; exit 6"});
+  EXPECT_EQ(keeper.read_line(), "left\n");
+  EXPECT_EQ(keeper.code(), 6);
 }
 
 }  // namespace

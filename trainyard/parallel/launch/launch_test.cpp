@@ -143,6 +143,28 @@ TEST_F(Launch, RestartsWithFewerRanksUntilNoneAreLeft) {
   EXPECT_THAT(second, ::testing::AllOf(::testing::Contains("a:1"), ::testing::Contains("--one")));
 }
 
+TEST_F(Launch, RestartsWithFewerRanksOnThisMachine) {
+  const LaunchOptions options{
+      .commands = {{.ranks = 2, .arguments = {"program"}}, {.ranks = 1, .arguments = {"program", "--one"}}},
+      .trainyard = mpirun_.program(),
+      .max_restarts = 2};
+  const int code = run(options, [this] {
+    end_first_with(1);
+    mpirun_.end(1, "0");
+    FakeAgent only(mpirun_.told(2), 0, 1);
+    EXPECT_TRUE(only.starts());
+    only.end_with(0);
+    EXPECT_TRUE(only.is_left());
+    mpirun_.end(2, "0");
+  });
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(said_, ::testing::ElementsAre("rank 0 on node0 ended with code 1",
+                                            "starting again with 1 ranks, restart 1 of 2, in 1 s"));
+  EXPECT_THAT(mpirun_.words(1),
+              ::testing::AllOf(::testing::Contains("localhost:2"), ::testing::Not(::testing::Contains("--one"))));
+  EXPECT_THAT(mpirun_.words(2), ::testing::AllOf(::testing::Contains("localhost:1"), ::testing::Contains("--one")));
+}
+
 TEST_F(Launch, LeavesOutAHostThatIsListedByItsAddress) {
   const LaunchOptions options{
       .commands = {{.ranks = 2, .arguments = {"program"}}, {.ranks = 1, .arguments = {"program"}}},

@@ -30,7 +30,16 @@ TEST(LineSplitter, BreaksALineThatIsTooLong) {
   EXPECT_EQ(splitter.take("\n"), "yz\n");
 }
 
+TEST(LineSplitter, BreaksALineIntoAsManyAsItNeeds) {
+  LineSplitter splitter;
+  const std::string line(kLongestLine, 'x');
+  EXPECT_EQ(splitter.take("one\ntwo"), "one\n");
+  EXPECT_EQ(splitter.take(line + line), "two" + line.substr(3) + "\n" + line + "\n");
+  EXPECT_EQ(splitter.finish(), "xxx\n");
+}
+
 TEST(WithPrefix, StandsInFrontOfEachLine) {
+  EXPECT_EQ(with_prefix("[3] ", "a\nwithout an end"), "[3] a\n[3] without an end");
   EXPECT_EQ(with_prefix("[3] ", "a\n\nb\n"), "[3] a\n[3] \n[3] b\n");
   EXPECT_EQ(with_prefix("[3] ", ""), "");
 }

@@ -110,6 +110,9 @@ TEST(MpirunCommand, LeavesTheUsersOwnPreloads) {
   const auto of_ranks = [](const std::vector<std::string>& words) {
     return std::vector<std::string>(std::find(words.begin(), words.end(), "mpirun"), words.end());
   };
+  const std::string own = loopback_preload_path();
+  EXPECT_EQ(has(with, "LD_PRELOAD=" + own + ":libm.so.6"), !own.empty());
+  EXPECT_EQ(has(without, "LD_PRELOAD=" + own), !own.empty());
   EXPECT_TRUE(has(of_ranks(with), "LD_PRELOAD=libm.so.6"));
   EXPECT_FALSE(has(of_ranks(with), "LD_PRELOAD"));
   const auto taken_away = of_ranks(without);

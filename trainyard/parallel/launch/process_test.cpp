@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -100,18 +101,68 @@ TEST(Process, NoDescendantIsLeft) {
 }
 
 TEST(Process, EndsWithTheOneThatStartedIt) {
-  std::array<int, 2> pipe{};
-  ASSERT_EQ(::pipe(pipe.data()), 0);
-  const pid_t parent = ::fork();
-  if (parent == 0) {
-    start_process({.arguments = {"sleep", "1000"}, .output = pipe[1], .signal_at_our_end = SIGKILL});
-    ::_exit(0);
+  for (const int signal : {SIGKILL, SIGHUP}) {
+    std::array<int, 2> pipe{};
+    ASSERT_EQ(::pipe(pipe.data()), 0);
+    const pid_t parent = ::fork();
+    if (parent == 0) {
+      start_process(
+          {.arguments = {"sh", "-c", "echo started; exec sleep 1000"}, .output = pipe[1], .signal_at_our_end = signal});
+      char byte = 0;
+      [[maybe_unused]] const ssize_t started = ::read(pipe[0], &byte, 1);
+      ::_exit(0);
+    }
+    ::close(pipe[1]);
+    int status = -1;
+    ::waitpid(parent, &status, 0);
+    EXPECT_EQ(status, 0);
+    std::string rest;
+    std::array<char, 16> bytes{};
+    for (ssize_t count = 0; (count = ::read(pipe[0], bytes.data(), bytes.size())) > 0;) {
+      rest.append(bytes.data(), static_cast<size_t>(count));
+    }
+    EXPECT_EQ(rest, "tarted\n") << "of signal " << signal;  // and the end: no process has the pipe any more
+    ::close(pipe[0]);
   }
-  ::close(pipe[1]);
-  ::waitpid(parent, nullptr, 0);
-  char byte = 0;
-  EXPECT_EQ(::read(pipe[0], &byte, 1), 0);  // nobody has the pipe any more
-  ::close(pipe[0]);
+}
+
+TEST(Process, IsOfItsParentsSessionUnlessItIsAskedForANewOne) {
+  const std::string script = "cut -d ' ' -f 6 /proc/self/stat; echo $$";
+  const std::string own = std::to_string(::getsid(0)) + "\n";
+  const Ran same = run_in_shell(script);
+  EXPECT_TRUE(same.output.starts_with(own)) << same.output << "expected " << own;
+  const Ran other = run_in_shell(script, {.new_session = true});
+  const size_t line = other.output.find('\n') + 1;
+  EXPECT_EQ(other.output.substr(0, line), other.output.substr(line)) << "the shell leads its session";
+  EXPECT_NE(other.output.substr(0, line), own);
+}
+
+// Its first descriptor behind the standard streams, which its parent has opened without care.
+TEST(Process, HasTheThreeStandardStreamsAlone) {
+  constexpr int kFirst = 3;
+  const int careless = ::open("/dev/null", O_RDONLY);
+  const int before = ::fcntl(kFirst, F_DUPFD_CLOEXEC, 10);
+  if (careless != kFirst) ::dup2(careless, kFirst);
+  const Ran ran = run_in_shell("[ -e /proc/self/fd/3 ] && echo three; [ -e /proc/self/fd/2 ] && echo two");
+  if (before >= 0 && careless != kFirst) ::dup2(before, kFirst);
+  if (careless == kFirst || before < 0) ::close(kFirst);
+  if (before >= 0) ::close(before);
+  if (careless != kFirst) ::close(careless);
+  EXPECT_EQ(ran.output, "two\n");
+}
+
+TEST(Process, ForWhichNoPipeCanBeOpenedIsAnError) {
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  const int next = ::open("/dev/null", O_RDONLY | O_CLOEXEC);
+  ::close(next);
+  const rlimit lower{.rlim_cur = static_cast<rlim_t>(next), .rlim_max = before.rlim_max};
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &lower), 0);
+  const auto error = core::error_of([] { start_process({.arguments = {"some_program", "argument"}}); });
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &before), 0);
+  ASSERT_TRUE(error);
+  EXPECT_EQ(error->code(), core::ErrorCode::kIo);
+  EXPECT_STREQ(error->what(), "start program failed: some_program: got Too many open files");
 }
 
 TEST(Process, EndsThatNobodySawSayWhy) {

@@ -8,6 +8,7 @@
 #include <functional>
 #include <sstream>
 #include <string>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -344,6 +345,28 @@ TEST_F(RunAttempt, ARankWhoseAgentSendsNoMessageIsLost) {
       core::message_of([] { decode_message({.kind = 6, .body = ""}); }, core::ErrorCode::kCorruptData);
   EXPECT_THAT(errors(), ElementsAre("launch: rank 1: " + refusal, fmt::format("launch: rank 1 on node1 {}", kLost),
                                     "launch: the others did not end within 0.05 s: ending them"));
+}
+
+TEST_F(RunAttempt, LeavesNoFolderWhereTheKeeperCannotBeStarted) {
+  LaunchOptions options = of_ranks(1);
+  options.trainyard = "/nowhere/trainyard";
+  const auto own_folders = [this] {
+    const std::string own = fmt::format("trainyard-launch-{}-", ::getpid());
+    int count = 0;
+    for (const std::string& base : {mpirun_.file("tmp"), std::string("/dev/shm")}) {
+      std::error_code none;  // a system may have no such folder
+      for (const auto& entry : std::filesystem::directory_iterator(base, none)) {
+        count += entry.path().filename().string().starts_with(own) ? 1 : 0;
+      }
+    }
+    return count;
+  };
+  const int before = own_folders();
+  const auto error =
+      core::error_of([&] { run_attempt(options, options.commands[0], nullptr, {}, 1, terminal_, stop_.token()); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(error->what(), HasSubstr("/nowhere/trainyard"));
+  EXPECT_EQ(own_folders(), before);
 }
 
 }  // namespace

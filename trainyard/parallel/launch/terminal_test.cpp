@@ -60,5 +60,20 @@ TEST(Terminal, AClosedStreamIsAnError) {
             core::ErrorCode::kIo);
 }
 
+TEST(Terminal, IsBehindAboveAMebibyteOfAStream) {
+  const std::string most(1 << 20, 'x');
+  Terminal first, second;  // which write nothing here
+  first.output.add(most);
+  first.error.add(most);
+  EXPECT_FALSE(first.is_behind());
+  first.output.add("x");
+  EXPECT_TRUE(first.is_behind());
+  second.error.add(most);
+  EXPECT_FALSE(second.is_behind());
+  second.error.add("x");
+  EXPECT_TRUE(second.is_behind());
+  EXPECT_EQ(second.error.unwritten_bytes(), most.size() + 1);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::terminal_test

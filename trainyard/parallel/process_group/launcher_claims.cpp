@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <atomic>
-#include <charconv>
 #include <cstdint>
 #include <utility>
 
@@ -19,18 +18,13 @@ namespace {
 
 // Steps of Slurm that srun has not started: the script of sbatch, the shell of salloc, and what Slurm runs itself.
 constexpr int64_t kFirstSpecialStep = 0xfffffff0;
-constexpr int64_t kLargest = 0xffffffff;
 
-// Nothing where the variable is not set, or is no whole number from 0.
-std::optional<int64_t> number_in(const ReadVariable& read, const char* name) {
-  const std::optional<std::string> text = read(name);
-  int64_t value = 0;
-  if (!text || text->empty()) return std::nullopt;
-  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
-  if (error != std::errc() || end != text->data() + text->size() || value < 0 || value > kLargest) {
-    return std::nullopt;
-  }
-  return value;
+// Returns whether srun has started this process as one of its step's. The shell of srun --pty is alone: the step's
+// other processes have no terminal.
+bool started_by_srun(const ReadVariable& read) {
+  auto step = number_of_launcher(read, "SLURM_STEP_ID");
+  if (!step) step = number_of_launcher(read, "SLURM_STEPID");  // of old releases
+  return step && *step < kFirstSpecialStep && !read("SLURM_PTY_PORT");
 }
 
 class Claims {
@@ -39,14 +33,14 @@ class Claims {
 
   // Returns whether the variable says a size, of one process, too.
   bool add(const char* launcher, const char* variable) {
-    const auto size = number_in(read_, variable);
+    const auto size = number_of_launcher(read_, variable);
     if (!size) return false;
     take({.launcher = launcher, .variables = fmt::format("{}={}", variable, *size), .size = clamped(*size)});
     return true;
   }
 
   void add_torchrun() {
-    const auto rank = number_in(read_, "RANK"), size = number_in(read_, "WORLD_SIZE");
+    const auto rank = number_of_launcher(read_, "RANK"), size = number_of_launcher(read_, "WORLD_SIZE");
     if (!rank || !size || *rank >= *size) return;  // WORLD_SIZE alone is of no launcher
     take({.launcher = "torchrun",
           .variables = fmt::format("RANK={} WORLD_SIZE={}", *rank, *size),
@@ -54,9 +48,7 @@ class Claims {
   }
 
   void add_slurm() {
-    auto step = number_in(read_, "SLURM_STEP_ID");
-    if (!step) step = number_in(read_, "SLURM_STEPID");  // of old releases
-    if (!step || *step >= kFirstSpecialStep || read_("SLURM_PTY_PORT")) return;
+    if (!started_by_srun(read_)) return;
     for (const char* name : {"SLURM_STEP_NUM_TASKS", "SLURM_NTASKS"}) {
       if (!add("Slurm's srun", name)) continue;
       // In a heterogeneous job the variables count the processes of this component, and the group may have those of all
@@ -68,7 +60,7 @@ class Claims {
 
   // Its variables hold the rank alone. Where nothing else tells the size, that says how many there are at least.
   void add_pmix() {
-    const auto rank = number_in(read_, "PMIX_RANK");
+    const auto rank = number_of_launcher(read_, "PMIX_RANK");
     if (!rank || !claims_.empty()) return;
     take({.launcher = "PMIx",
           .variables = fmt::format("PMIX_RANK={}", *rank),
@@ -131,6 +123,17 @@ std::optional<LauncherClaim> several_processes(const ReadVariable& read) {
       std::max_element(claims.begin(), claims.end(),
                        [](const LauncherClaim& one, const LauncherClaim& other) { return one.size < other.size; });
   return largest == claims.end() ? std::nullopt : std::optional(std::move(*largest));
+}
+
+int64_t processes_on_machine(const ReadVariable& read) {
+  for (const char* const name : {"OMPI_COMM_WORLD_LOCAL_SIZE", "LOCAL_WORLD_SIZE"}) {
+    if (const int64_t count = number_of_launcher(read, name).value_or(0); count > 0) return count;
+  }
+  if (!started_by_srun(read)) return 1;
+  // srun says how many there are on all machines.
+  const int64_t tasks = number_of_launcher(read, "SLURM_STEP_NUM_TASKS").value_or(0);
+  const int64_t nodes = std::max<int64_t>(1, number_of_launcher(read, "SLURM_STEP_NUM_NODES").value_or(0));
+  return std::max<int64_t>(1, tasks / nodes + (tasks % nodes == 0 ? 0 : 1));
 }
 
 void require_whole_group(int size, const ReadVariable& read) {

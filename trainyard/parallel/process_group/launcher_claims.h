@@ -6,6 +6,7 @@
 //   require_whole_group(1);     // throws: 4 processes were started, and 1 has met
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -33,6 +34,10 @@ inline constexpr const char* kSeparateProcessesVariable = "TRAINYARD_SEPARATE_PR
 // Returns the largest claim. Returns nothing when kSeparateProcessesVariable is set, and once this process has joined
 // all others.
 [[nodiscard]] std::optional<LauncherClaim> several_processes(const ReadVariable& read = read_environment);
+
+// Returns how many processes a launcher has started on this machine, whether they train together or not; 1 where none
+// says so. Of srun's it is the largest number that a machine of the step has when they are dealt evenly.
+[[nodiscard]] int64_t processes_on_machine(const ReadVariable& read = read_environment);
 
 // Throws kInvalidArgument when a launcher has started another number of processes than the `size` of the group.
 void require_whole_group(int size, const ReadVariable& read = read_environment);

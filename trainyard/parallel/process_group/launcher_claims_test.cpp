@@ -65,6 +65,22 @@ TEST(LauncherClaims, WhatIsOnItsOwnIsNotRefused) {
   EXPECT_EQ(claimed({{"OMPI_COMM_WORLD_SIZE", "4"}, {kSeparateProcessesVariable, "0"}}), 4);
 }
 
+TEST(LauncherClaims, ProcessesOfAMachineAreCounted) {
+  const auto count = [](const Variables& variables) { return processes_on_machine(reader(variables)); };
+  EXPECT_EQ(count({}), 1);
+  EXPECT_EQ(count({{"OMPI_COMM_WORLD_LOCAL_SIZE", "3"}, {"OMPI_COMM_WORLD_SIZE", "6"}}), 3);
+  EXPECT_EQ(count({{"LOCAL_WORLD_SIZE", "2"}}), 2) << "torchrun";
+  EXPECT_EQ(count({{"LOCAL_WORLD_SIZE", "2x"}}), 1) << "no number of a launcher";
+  Variables srun{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "9"}, {"SLURM_STEP_NUM_NODES", "2"}};
+  EXPECT_EQ(count(srun), 5);
+  srun["OMPI_COMM_WORLD_LOCAL_SIZE"] = "4";
+  EXPECT_EQ(count(srun), 4) << "the inner launcher";
+  srun.erase("OMPI_COMM_WORLD_LOCAL_SIZE");
+  srun["SLURM_PTY_PORT"] = "40000";
+  EXPECT_EQ(count(srun), 1) << "the shell of srun --pty is alone";
+  EXPECT_EQ(count({{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "4"}}), 1) << "salloc's shell";
+}
+
 // mpirun in an allocation starts its daemons by srun, and their processes have the variables of that step.
 TEST(LauncherClaims, TheInnerLauncherCounts) {
   Variables daemon{{"SLURM_STEP_ID", "0"}, {"SLURM_STEP_NUM_TASKS", "2"}, {"SLURM_NTASKS", "2"}};
@@ -111,6 +127,14 @@ TEST(LauncherClaims, ARefusalSaysWhoSaysSoAndWhatToDo) {
   });
   EXPECT_THAT(copies, HasSubstr("2 processes were started, and each would write the same file: Slurm's srun"));
   EXPECT_THAT(copies, HasSubstr("use trainyard launch, or start one process; or set TRAINYARD_SEPARATE_PROCESSES=1"));
+}
+
+TEST(LauncherClaims, OfTwoThatSayTheSameTheFirstIsNamed) {
+  const auto named = [](const Variables& variables) { return several_processes(reader(variables)).value().launcher; };
+  EXPECT_EQ(named({{"OMPI_COMM_WORLD_SIZE", "4"}, {"PMI_SIZE", "4"}, {"MV2_COMM_WORLD_SIZE", "4"}}), "Open MPI");
+  EXPECT_EQ(named({{"OMPI_COMM_WORLD_SIZE", "3"}, {"PMI_SIZE", "4"}, {"MV2_COMM_WORLD_SIZE", "4"}}),
+            "MPICH or another PMI");
+  EXPECT_EQ(named({{"PMI_SIZE", "2"}, {"RANK", "0"}, {"WORLD_SIZE", "5"}}), "torchrun");
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "trainyard/core/system/host_name.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/threads/thread.h"
@@ -139,6 +140,16 @@ TEST(ProcessGroup, ItsThreadShowsWhatTheRankDoes) {
   alone.leave();
 }
 
+TEST(ProcessGroup, AnOperationIsShownWithoutAStep) {
+  ProcessGroup alone({.master_port = free_port()}, seconds(20));
+  alone.progress("save", 3);
+  EXPECT_EQ(alone.operation(), "save");
+  alone.progress("evaluation");
+  EXPECT_EQ(alone.operation(), "evaluation");
+  alone.leave();
+  EXPECT_EQ(alone.operation(), "exit");
+}
+
 TEST(ProcessGroup, AReportEndsWhatOthersWaitFor) {
   on_ranks(2, [](int rank, const ProcessRank& process) {
     ProcessGroup ranks(process, seconds(20));
@@ -173,6 +184,29 @@ TEST(ProcessGroup, ARankWhoseExchangeStandsStillSaysSo) {
   });
 }
 
+// As long as it says so, and no longer.
+TEST(ProcessGroup, ARankThatWaitsElsewhereIsNotToBlame) {
+  on_ranks(2, [](int rank, const ProcessRank& process) {
+    ProcessGroup ranks(process, milliseconds(800));
+    ranks.progress("step", 6);
+    if (rank == 0) {
+      const Error error = thrown_by([&] { ranks.gather("all", ""); });
+      EXPECT_TRUE(says(error, "rank 1 does not go on: step 6, step")) << error.what();
+    } else {
+      ranks.begin_wait_elsewhere();
+      std::this_thread::sleep_for(milliseconds(1700));
+      EXPECT_FALSE(ranks.reported());
+      ranks.end_wait_elsewhere();
+      const auto until = std::chrono::steady_clock::now() + seconds(10);
+      while (!ranks.reported() && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(milliseconds(5));
+      }
+      EXPECT_TRUE(ranks.reported());
+    }
+    ranks.leave();
+  });
+}
+
 TEST(ProcessGroup, ARankThatEndsEarlyIsHeardOf) {
   on_ranks(2, [](int rank, const ProcessRank& process) {
     ProcessGroup ranks(process, seconds(20));
@@ -190,7 +224,7 @@ TEST(ProcessGroup, ARankThatNeverComesIsATimeoutThatNamesIt) {
   const Error other = thrown_by([&] { ProcessGroup({.rank = 1, .size = 3, .master_port = port}, milliseconds(300)); });
   EXPECT_EQ(other.code(), ErrorCode::kTimeout);
   EXPECT_TRUE(says(other, "rank 0 cannot be reached")) << other.what();
-  EXPECT_TRUE(says(other, "127.0.0.1:" + std::to_string(port))) << other.what();
+  EXPECT_TRUE(says(other, "rank 1 of 3, 127.0.0.1:" + std::to_string(port))) << other.what();
 }
 
 // A launcher that hands on something else than what rank 0 said.
@@ -210,8 +244,37 @@ TEST(ProcessGroup, APortInUseIsAnErrorOfRank0) {
   const TakenPort taken;
   const Error error = thrown_by([&] { ProcessGroup({.size = 2, .master_port = taken.number()}, seconds(2)); });
   EXPECT_EQ(error.code(), ErrorCode::kIo);
+  EXPECT_TRUE(says(error, "rank 0 cannot serve the other ranks: rank 0 of 2, ")) << error.what();
   EXPECT_TRUE(says(error, std::to_string(taken.number()))) << error.what();
-  EXPECT_TRUE(says(error, "MASTER_PORT")) << error.what();
+  EXPECT_TRUE(says(error, "choose another MASTER_PORT, the same on all ranks")) << error.what();
+}
+
+TEST(ProcessGroup, AnAddressOfAnotherMachineIsAnErrorOfRank0) {
+  const ProcessGroupOptions options{.deadlines = {.start = milliseconds(500), .step = milliseconds(500)},
+                                    .listen_address = "192.0.2.1",  // of no machine
+                                    .share = [](const std::string& text) { return text; }};
+  const Error error = thrown_by([&] { ProcessGroup({.size = 3}, options); });
+  EXPECT_EQ(error.code(), ErrorCode::kIo);
+  EXPECT_TRUE(says(error, "rank 0 cannot serve the other ranks: rank 0 of 3, ")) << error.what();
+  EXPECT_TRUE(says(error, "pass an address of rank 0's machine: --listen_address=ADDRESS")) << error.what();
+}
+
+// /etc/hosts of many systems gives the machine's own name a loopback address.
+TEST(ProcessGroup, WarnsOfItsOwnNameWhereOthersCannotConnectByIt) {
+  const auto said_by = [](int size, const std::string& address) {
+    const ProcessRank process{.size = size, .master_address = address, .master_port = free_port()};
+    ::testing::internal::CaptureStderr();
+    core::error_of([&] { ProcessGroup(process, milliseconds(200)).leave(); });
+    return ::testing::internal::GetCapturedStderr();
+  };
+  const std::string own_name = core::host_name();
+  const std::string warning = "rank 0 listens at " + own_name + ", which is a loopback address here";
+  bool is_loopback = false;  // also where the name is of no address
+  core::error_of([&] { is_loopback = own_name != "localhost" && is_own_name_of_loopback(own_name, own_name); });
+  EXPECT_EQ(said_by(2, own_name).find(warning) != std::string::npos, is_loopback);
+  EXPECT_EQ(said_by(1, own_name).find(warning), std::string::npos) << "no other rank connects";
+  EXPECT_EQ(said_by(2, "127.0.0.1").find("which is a loopback address here"), std::string::npos);
+  EXPECT_EQ(said_by(2, "localhost").find("which is a loopback address here"), std::string::npos);
 }
 
 TEST(ProcessGroup, RanksMustAgreeOnHowManyTheyAre) {

@@ -450,5 +450,46 @@ TEST(ProcessGroupPort, IsAtTheAddressThatWasAskedFor) {
   group.leave();
 }
 
+// Nothing ends a rank that comes late but what the hub tells it.
+TEST_F(ProcessHubTest, ARankThatComesBehindAFailureHearsOfIt) {
+  const auto first = join(0);
+  const core::Socket stranger = connect();
+  const std::string bytes = hello("secret", 2);
+  ASSERT_GT(::send(stranger.descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), 0);
+  first->await_gone();
+  const std::optional<Error> failure = first->failure();
+  ASSERT_TRUE(failure);
+  const auto second = join(1);
+  const auto until = std::chrono::steady_clock::now() + seconds(5);
+  while (!second->failure() && std::chrono::steady_clock::now() < until) std::this_thread::sleep_for(milliseconds(1));
+  const std::optional<Error> told = second->failure();
+  ASSERT_TRUE(told);
+  EXPECT_EQ(told->code(), ErrorCode::kInvalidArgument);
+  EXPECT_STREQ(told->what(), failure->what());
+}
+
+// What comes behind it is not read.
+TEST(GroupConnectionEnd, IsAMessageThatNoHubSends) {
+  const core::Socket listening = core::listen_at("127.0.0.1", 0);
+  GroupConnection rank(core::connect_to("127.0.0.1", core::port_of(listening), seconds(5)),
+                       {.hello = {.token = "", .rank = 1, .size = 2}, .deadlines = kDeadlines});
+  const std::optional<core::Socket> hub = core::accept_from(listening);
+  ASSERT_TRUE(hub);
+  const auto say = [&hub](GroupMessage message, const std::string& body) {
+    const std::string bytes = core::encode_frame(static_cast<uint8_t>(message), body);
+    EXPECT_EQ(::send(hub->descriptor(), bytes.data(), bytes.size(), MSG_NOSIGNAL), static_cast<ssize_t>(bytes.size()));
+  };
+  say(GroupMessage::kLeave, "");
+  rank.await_gone();
+  const std::optional<Error> failure = rank.failure();
+  ASSERT_TRUE(failure);
+  EXPECT_EQ(failure->code(), ErrorCode::kCorruptData);
+  const std::string kind = std::to_string(static_cast<int>(GroupMessage::kLeave));
+  EXPECT_EQ(failure->what(), "a message of kind " + kind + " is none that rank 0 sends: rank 0's hub");
+  say(GroupMessage::kNote, "too late");
+  std::this_thread::sleep_for(milliseconds(100));
+  EXPECT_FALSE(rank.note());
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::process_hub_test

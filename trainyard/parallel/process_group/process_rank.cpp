@@ -29,9 +29,8 @@ std::string required(const ReadVariable& read, const char* name) {
 
 int number(const ReadVariable& read, const char* name, int lowest, int highest) {
   const std::string text = required(read, name);
-  int value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= lowest && value <= highest) return value;
+  const std::optional<int64_t> value = number_of_launcher(read, name);
+  if (value && *value >= lowest && *value <= highest) return static_cast<int>(*value);
   throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("the variable {} makes no sense", name),
                                             .expected = fmt::format("a number from {} to {}", lowest, highest),
                                             .actual = text});
@@ -42,6 +41,18 @@ int number(const ReadVariable& read, const char* name, int lowest, int highest) 
 std::optional<std::string> read_environment(const std::string& name) {
   const char* const value = std::getenv(name.c_str());
   return value == nullptr ? std::nullopt : std::optional<std::string>(value);
+}
+
+std::optional<int64_t> number_of_launcher(const ReadVariable& read, const std::string& name) {
+  constexpr int64_t kLargest = 0xffffffff;
+  const std::optional<std::string> text = read(name);
+  int64_t value = 0;
+  if (!text || text->empty()) return std::nullopt;
+  const auto [end, error] = std::from_chars(text->data(), text->data() + text->size(), value);
+  if (error != std::errc() || end != text->data() + text->size() || value < 0 || value > kLargest) {
+    return std::nullopt;
+  }
+  return value;
 }
 
 ProcessRank read_process_rank(const ReadVariable& read) {

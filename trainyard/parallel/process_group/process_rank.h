@@ -21,6 +21,9 @@ struct ProcessRank {
 
 using ReadVariable = std::function<std::optional<std::string>(const std::string& name)>;
 std::optional<std::string> read_environment(const std::string& name);
+// Returns the number in a launcher's variable: whole, from 0 to 2^32 - 1. Returns nothing where the variable is not
+// set, or has anything else.
+std::optional<int64_t> number_of_launcher(const ReadVariable& read, const std::string& name);
 // Reads those variables. Throws kInvalidArgument when one is missing or invalid, or when another launcher disagrees.
 ProcessRank read_process_rank(const ReadVariable& read = read_environment);
 

@@ -1,8 +1,10 @@
 // What a worker refuses of the answers of servers. Real ones give none of them: a test plays the servers.
+#include <algorithm>
 #include <chrono>
 #include <memory>
 #include <mutex>
 #include <string>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -16,6 +18,7 @@
 #include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/parallel/servers/transport.h"
 #include "trainyard/parallel/servers/wire.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 
 namespace trainyard::parallel::server_answers_test {
 namespace {
@@ -195,6 +198,71 @@ TEST(ServerAnswers, CountsThatAreMissingAreRefused) {
   EXPECT_THAT(
       core::message_of([&] { group.read_state(own.set.values(), own.optimizers()); }, core::ErrorCode::kCorruptData),
       Says("a server has other counts of updates"));
+}
+
+TEST(ServerAnswers, ARegistrationThatIsNoMessageIsRefused) {
+  const auto listener = listen_for_workers(
+      "127.0.0.1:0", {}, [](ServerCall, const IncomingMessage&, const std::shared_ptr<ServerResponder>& responder) {
+        responder->reply({.head = "\xff"});
+      });
+  const std::string address = fmt::format("127.0.0.1:{}", listener->port());
+  ThreeParameters own("sgd");
+  ServerGroup group({.addresses = {address}, .deadlines = kDeadlines});
+  const std::string said =
+      core::message_of([&] { group.join(own.set, own.optimizers()); }, core::ErrorCode::kCorruptData);
+  EXPECT_THAT(said, ::testing::HasSubstr("bytes are no message"));
+  EXPECT_THAT(said, ::testing::HasSubstr("parameter server 0 at " + address));
+}
+
+TEST(ServerAnswers, WhyAServerIsNotReachedIsSaid) {
+  ThreeParameters own("sgd");
+  ServerGroup group({.addresses = {"127.0.0.1:1"}, .deadlines = {.start = std::chrono::milliseconds(300)}});
+  const std::string said = core::message_of([&] { group.join(own.set, own.optimizers()); }, core::ErrorCode::kTimeout);
+  EXPECT_THAT(said, ::testing::StartsWith("worker 0 has waited "));
+  EXPECT_THAT(said, ::testing::HasSubstr(" s in vain for parameter server 0 at 127.0.0.1:1: start: got "));
+  EXPECT_EQ(said.find("no answer"), std::string::npos) << said;
+}
+
+TEST(ServerAnswers, AHeartbeatSaysThatItsWorkerWaitsForTheProcesses) {
+  std::mutex mutex;
+  std::vector<wire::WorkerState> states;  // guarded
+  const auto listener = listen_for_workers(
+      "127.0.0.1:0", {},
+      [&](ServerCall call, const IncomingMessage& message, const std::shared_ptr<ServerResponder>& responder) {
+        if (call == ServerCall::kBeat) {
+          const std::lock_guard lock(mutex);
+          states.push_back(wire::decode<wire::BeatRequest>(message).state);
+        }
+        const wire::RegisterReply part{.token = 5, .end = 16, .total = 16, .slots = {0}};
+        responder->reply(call == ServerCall::kRegister ? OutgoingMessage{.head = wire::encode(part)}
+                                                       : OutgoingMessage{});
+      });
+  const auto wait_for = [&](wire::WorkerState state) {
+    const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+    while (std::chrono::steady_clock::now() < until) {
+      {
+        const std::lock_guard lock(mutex);
+        if (std::find(states.begin(), states.end(), state) != states.end()) return true;
+      }
+      std::this_thread::sleep_for(std::chrono::milliseconds(5));
+    }
+    return false;
+  };
+  on_ranks(2, [&](const std::shared_ptr<ProcessGroup>& processes) {
+    if (processes->rank() == 1) {  // comes late to what rank 0 waits for
+      EXPECT_TRUE(wait_for(wire::WorkerState::kWaitsForProcesses));
+      processes->gather("all", "");
+      return;
+    }
+    ThreeParameters own("sgd");
+    ServerGroup group({.addresses = {fmt::format("127.0.0.1:{}", listener->port())},
+                       .deadlines = {.start = std::chrono::seconds(20), .step = std::chrono::seconds(3)}});
+    group.fail_with(processes);
+    group.join(own.set, own.optimizers());
+    EXPECT_TRUE(wait_for(wire::WorkerState::kWorks));
+    processes->gather("all", "");
+    group.leave();
+  });
 }
 
 }  // namespace

@@ -461,5 +461,29 @@ TEST(ServerService, RefusesUpdatesThatMakeNoSense) {
   EXPECT_EQ(applied([](auto&) {}), "answered");
 }
 
+// kStaged answers a push before its update: the next one may come then, and is looked at behind it.
+TEST(ServerService, AStagedPushOfTheNextStepWaitsForTheUpdateOfThisOne) {
+  Peer peer({.workers = 2, .mode = ServerMode::kStaged});
+  const auto join = [&](uint64_t worker) {
+    wire::RegisterRequest request = peer.registration(worker);
+    request.mode = static_cast<uint64_t>(ServerMode::kStaged);
+    const CallOutcome outcome = peer.call(ServerCall::kRegister, {.head = encode(request)});
+    return wire::Sender{.worker = worker, .token = wire::decode<wire::RegisterReply>(outcome.message).token};
+  };
+  const wire::Sender chief = join(0), other = join(1);
+  EXPECT_EQ(peer.start(chief), "answered");
+  peer.push_all(chief, 0);
+  EXPECT_EQ(peer.apply(chief, 0), "answered");
+  std::future<std::string> next = peer.begin(
+      ServerCall::kApply, encode(wire::ApplyRequest{.from = chief, .round = 1, .hyperparameters = {0.9, 0}}));
+  EXPECT_EQ(next.wait_for(std::chrono::milliseconds(50)), std::future_status::timeout);
+  EXPECT_EQ(peer.server().status().updates, 0);
+  peer.push_all(other, 0);
+  EXPECT_EQ(peer.apply(other, 0), "answered");
+  ASSERT_EQ(next.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  EXPECT_THAT(next.get(), Says("a push is not complete: worker 0: expected 2 chunks, got 0"));
+  EXPECT_EQ(peer.server().status().updates, 1);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::server_service_test

@@ -137,6 +137,10 @@ TEST(ServerTransport, PassesByTheProxyOfTheEnvironment) {
   EXPECT_EQ(result.wait().kind, CallOutcome::Kind::kAnswered);
 }
 
+TEST(ServerTransport, IsThereWhereItIsBuilt) {
+  EXPECT_TRUE(has_parameter_servers());
+}
+
 TEST(ServerTransport, CallsHaveTheNamesOfTheProtocol) {
   std::string names;
   for (int i = 0; i < kServerCalls; ++i) names += std::string(server_call_name(static_cast<ServerCall>(i))) + " ";

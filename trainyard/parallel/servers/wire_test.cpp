@@ -4,6 +4,7 @@
 #include <limits>
 #include <regex>
 #include <string>
+#include <vector>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -262,8 +263,37 @@ TEST(ServerWire, RefusesDataThatAreNotComplete) {
   EXPECT_THAT(pushed(encode(push, kChunkBytes + 1) + std::string(kChunkBytes + 1, 'x')), HasSubstr("bytes of data"));
   EXPECT_THAT(pushed(encode(AttendRequest{.from = kSender})), HasSubstr("no data"));
   EXPECT_THAT(pushed(""), HasSubstr("no data"));
+  EXPECT_THAT(pushed("\xff"), HasSubstr("bytes are no message: "));
+  EXPECT_THAT(pushed("\xff"), HasSubstr(": before the data"));
+  EXPECT_THAT(pushed("\x21"
+                     "abc"),
+              HasSubstr("no data"))
+      << "three bytes of a number of eight";
   EXPECT_THAT(pushed("\x20\x01" + encode(push, 1) + "a"), "no error");
   EXPECT_THAT(pushed("\x28\x01" + encode(push, 1) + "a"), HasSubstr("unknown field"));
+}
+
+TEST(ServerWire, ATensorHasAsManyElementsAsCanBeServed) {
+  constexpr int64_t kMillion = int64_t{1} << 20;
+  const auto count = [](const std::vector<int64_t>& shape) {
+    return element_count({.name = "conv.weight", .shape = shape});
+  };
+  EXPECT_EQ(count({}), 1U);
+  EXPECT_EQ(count({64, 3, 7, 5}), 6720U);
+  EXPECT_EQ(count({kMillion, kMillion}), kMostElements);
+  EXPECT_EQ(count({2, kMillion, kMillion / 2}), kMostElements);
+  for (const std::vector<int64_t>& shape : std::vector<std::vector<int64_t>>{{kMillion, kMillion + 1},
+                                                                             {kMillion * kMillion + 1},
+                                                                             {3, kMillion, kMillion / 2},
+                                                                             {kMillion * kMillion, 2},
+                                                                             {kMillion, kMillion, kMillion, kMillion},
+                                                                             {5, 0},
+                                                                             {-1},
+                                                                             {-1, -1}}) {
+    EXPECT_EQ(core::message_of([&] { count(shape); }, core::ErrorCode::kCorruptData),
+              "a tensor has more elements than can be served: conv.weight")
+        << ::testing::PrintToString(shape);
+  }
 }
 
 }  // namespace

@@ -29,6 +29,7 @@ class FakeNccl : public NcclLibrary {
   std::string identity(at::Device) override { return one_gpu ? "a GPU" : "GPU " + std::to_string(identities_++); }
 
   bool one_gpu = false;               // all devices are the same
+  std::string refusal;                // what collectives are refused with; empty: they are not
   std::atomic<bool> records = false;  // streams are recorded: collectives are counted, not done
   // What state() says from now on; empty: that all is well.
   void break_connection(const std::string& why) {
@@ -113,6 +114,7 @@ class FakeNccl::Rank : public NcclRank {
   }
   NcclAnswer finish() override {
     ++library_.finished;
+    looks_left_ = 3;
     return {NcclAnswer::State::kInProgress};
   }
   void abort() override {
@@ -138,6 +140,7 @@ class FakeNccl::Rank : public NcclRank {
   using Work = std::function<void(const std::vector<void*>&)>;
 
   NcclAnswer hand_over(void* data, Work work) {
+    if (!library_.refusal.empty()) return {NcclAnswer::State::kFailed, library_.refusal};
     if (library_.records) {
       ++library_.recorded;
       return {};

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <mutex>
+#include <string>
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/scoped_state.h"
@@ -15,6 +16,18 @@ using core::ErrorCode;
 namespace {
 
 constexpr const char* kUpdates = "asynchronous/updates";
+
+// n replicas update n times a step: alpha would be the last one after the n-th part of the training, and the last step
+// is not told from the others by its number.
+void refuse_changing_alpha(const optim::Optimizer& optimizer, int replicas) {
+  const auto& lookahead = optimizer.options().lookahead;
+  if (replicas == 1 || !lookahead || !lookahead->final_alpha) return;
+  throw Error(ErrorCode::kUnsupported, {.problem = "Lookahead's alpha cannot change over an asynchronous training",
+                                        .where = "Lookahead::final_alpha",
+                                        .expected = "one replica, or replicas that exchange gradients",
+                                        .actual = std::to_string(replicas) + " replicas at their own pace",
+                                        .remedy = "leave final_alpha out, or use another variable update"});
+}
 
 }  // namespace
 
@@ -45,12 +58,10 @@ void AsynchronousUpdate::allocate() {
   server_->parameters = parameters(0).clone();
   server_->seen_trainable = parameters(0).trainable_version();
   server_->optimizers = make_optimizers(server_->parameters);
-  for (const auto& optimizer : server_->optimizers) optimizer->set_weight_decay_factor(gradient_factor_);
-}
-
-void AsynchronousUpdate::allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) {
-  set.allocate();
-  set.copy_from(first);
+  for (const auto& optimizer : server_->optimizers) {
+    refuse_changing_alpha(*optimizer, replicas());
+    optimizer->set_weight_decay_factor(gradient_factor_);
+  }
 }
 
 void AsynchronousUpdate::follow_replica_0() const {

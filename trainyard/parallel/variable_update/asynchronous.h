@@ -9,6 +9,8 @@
 // by n first: n updates then move the values about as far as one by the mean of the gradients would (Tensorpack's
 // AsyncMultiGPUTrainer with scale_gradient).
 //
+// Each gradient is an update of the optimizer: Lookahead's steps and counts of updates are those of all replicas.
+//
 // The server's set is saved, evaluated and exported, with the batch norm statistics of replica 0. Replicas have its
 // values after their next update, and all have them after load(). The server trains the parameters that replica 0
 // trains (ParameterSet::set_trainable). Masks are set on saved_parameters().
@@ -24,7 +26,8 @@ namespace trainyard::parallel {
 // update() may be called by all replicas' threads at once; for all else see VariableUpdate.
 class AsynchronousUpdate : public LocalVariableUpdate {
  public:
-  // Without a reduction gradients are applied unchanged, as with kSum. Throws kUnsupported with accelerators.
+  // Without a reduction gradients are applied unchanged, as with kSum. Throws kUnsupported with accelerators; so does
+  // allocate() where several replicas have an optimizer with Lookahead::final_alpha.
   explicit AsynchronousUpdate(const VariableUpdateOptions& options);
   ~AsynchronousUpdate() override;
 
@@ -44,7 +47,6 @@ class AsynchronousUpdate : public LocalVariableUpdate {
   void load(const core::StateReader& reader) override;
 
  protected:
-  void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override;
   bool has_own_optimizers(int /*replica*/) const override { return false; }
 
  private:

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
@@ -223,6 +224,20 @@ TEST(AsynchronousUpdate, RefusesWhatItCannotDo) {
   options.parameters.device = at::kMeta;
   EXPECT_THAT(core::message_of([&] { make_served(options); }, core::ErrorCode::kUnsupported),
               HasSubstr("do not work on devices yet"));
+}
+
+TEST(AsynchronousUpdate, AlphaOfLookaheadCannotChangeOverUpdatesOfSeveralReplicas) {
+  const auto message = [](int replicas, std::optional<double> final_alpha) {
+    VariableUpdateOptions options = served(replicas, "sgd");
+    options.make_optimizers = {[=](nn::ParameterSet& set) {
+      return optim::optimizers().get("sgd")(
+          set, {.lookahead = optim::Lookahead{.steps = 2, .final_alpha = final_alpha, .updates = 10}});
+    }};
+    return core::message_of([&] { make_served(options); }, core::ErrorCode::kUnsupported);
+  };
+  EXPECT_EQ(message(2, std::nullopt), "no error");
+  EXPECT_EQ(message(1, 0.9), "no error");
+  EXPECT_THAT(message(2, 0.9), HasSubstr("Lookahead's alpha cannot change over an asynchronous training"));
 }
 
 }  // namespace

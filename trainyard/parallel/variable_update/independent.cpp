@@ -20,10 +20,6 @@ class Independent : public LocalVariableUpdate {
   void reduce(int) override {}
 
  protected:
-  void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
-    set.allocate();
-    set.copy_from(first);
-  }
   bool saves_every_replica() const override { return true; }
 };
 

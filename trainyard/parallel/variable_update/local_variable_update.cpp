@@ -139,6 +139,11 @@ std::unique_ptr<GradientBuckets> LocalVariableUpdate::make_buckets(const nn::Par
   return std::make_unique<GradientBuckets>(set, communicator, op, pack_gradients(set, options_.packing));
 }
 
+void LocalVariableUpdate::allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) {
+  set.allocate();
+  set.copy_from(first);
+}
+
 void LocalVariableUpdate::allocate() {
   const nn::AcceleratorScope on_devices = nn::use_all(options_.accelerators);
   nn::ParameterSet& first = parameters(0);

@@ -51,8 +51,8 @@ class LocalVariableUpdate : public VariableUpdate {
   LocalVariableUpdate(VariableUpdateOptions options, GradientReduction reduction, Exchange exchange);
 
   // Makes the set of a replica other than 0 from that of replica 0, which is ready. The replica's executor has declared
-  // in it.
-  virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) = 0;
+  // in it. By default it is a copy of its own.
+  virtual void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set);
   virtual bool has_own_optimizers(int) const { return true; }
   virtual bool saves_every_replica() const { return false; }
   // Returns true when each replica applies the gradients of all to a copy of its own, so that updates can be sharded.

@@ -23,12 +23,8 @@ class LocalParameterServer : public LocalVariableUpdate {
 
  protected:
   void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
-    if (one_memory()) {
-      set = nn::ParameterSet::sharing_values(first);
-      return;
-    }
-    set.allocate();
-    set.copy_from(first);
+    if (!one_memory()) return LocalVariableUpdate::allocate_from(first, set);
+    set = nn::ParameterSet::sharing_values(first);
   }
   bool has_own_optimizers(int replica) const override { return replica == 0; }
 };

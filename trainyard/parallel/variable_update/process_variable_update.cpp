@@ -25,10 +25,6 @@ class BetweenProcesses : public LocalVariableUpdate {
   void reduce(int replica) override { all_reduce_gradients(replica); }
 
  protected:
-  void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
-    set.allocate();
-    set.copy_from(first);
-  }
   bool can_shard() const override { return true; }
 };
 

@@ -514,5 +514,52 @@ TEST(Horovod, StartsWithTheMasksOfRank0) {
   }
 }
 
+// With communicators between processes it sums over all of them, without them over the replicas of this one.
+TEST(DistributedAllReduce, IsReplicatedWhereThereIsOneProcess) {
+  std::vector<double> start(2), end(2);
+  const auto train = [](VariableUpdate& update, int replica, int rank) {
+    const at::NoGradGuard guard;
+    nn::ParameterSet& set = update.parameters(replica);
+    optim::StepState state;
+    for (int step = 0; step < 3; ++step) {
+      set.gradients().copy_(set.values().mul(0.5).add(rank + step));
+      update.reduce(replica);
+      state.write({.learning_rate = kRate, .step = step});
+      update.update(replica, state);
+    }
+    return set.values()[0].item<double>();
+  };
+  const auto make_update = [](const VariableUpdateOptions& options) {
+    auto update = variable_updates().get("distributed_all_reduce")(options);
+    for (int r = 0; r < options.replicas; ++r) {
+      update->parameters(r).declare({.name = "fc.weight", .shape = {5, 7}, .init = nn::Initializer::normal(1.0)});
+    }
+    update->allocate();
+    return update;
+  };
+  on_processes(2, [&](int rank, std::unique_ptr<core::Communicator>& communicator) {
+    const auto update = make_update(options_for(communicator));
+    start[static_cast<size_t>(rank)] = update->parameters(0).values()[0].item<double>();
+    end[static_cast<size_t>(rank)] = train(*update, 0, rank);
+  });
+  EXPECT_EQ(start[0], start[1]) << "as rank 0";
+  EXPECT_NEAR(end[0], expected(start[0], 2, 3, true), 1e-12);
+  EXPECT_EQ(end[0], end[1]);
+
+  Communicators none = make_thread_communicators(1);
+  VariableUpdateOptions options = options_for(none[0]);
+  options.make_communicators = {};
+  options.replicas = 2;
+  const auto update = make_update(options);
+  const double first = update->parameters(1).values()[0].item<double>();
+  std::vector<core::Thread> threads;
+  for (int r = 0; r < 2; ++r) {
+    threads.emplace_back(core::ThreadOptions{}, [&, r] { end[static_cast<size_t>(r)] = train(*update, r, r); });
+  }
+  for (core::Thread& thread : threads) thread.join();
+  EXPECT_NEAR(end[0], expected(first, 2, 3, true), 1e-12);
+  EXPECT_EQ(end[0], end[1]);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::process_variable_update_test

@@ -13,10 +13,6 @@ class Replicated : public LocalVariableUpdate {
   void reduce(int replica) override { all_reduce_gradients(replica); }
 
  protected:
-  void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
-    set.allocate();
-    set.copy_from(first);
-  }
   bool can_shard() const override { return true; }
 };
 

@@ -162,12 +162,8 @@ class ServedUpdate : public LocalVariableUpdate {
 
  protected:
   void allocate_from(nn::ParameterSet& first, nn::ParameterSet& set) override {
-    if (copies_ == ServedCopies::kOneForAll) {
-      set = nn::ParameterSet::sharing_values(first);
-      return;
-    }
-    set.allocate();
-    set.copy_from(first);
+    if (copies_ != ServedCopies::kOneForAll) return LocalVariableUpdate::allocate_from(first, set);
+    set = nn::ParameterSet::sharing_values(first);
   }
   // Replica 0's optimizers carry hyperparameters and regularization, and the slots of a checkpoint.
   bool has_own_optimizers(int replica) const override { return replica == 0; }

@@ -3,10 +3,12 @@
 #include <array>
 #include <chrono>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -394,6 +396,98 @@ TEST(ServedUpdate, RefusesWhatServersDoNotDo) {
       core::Says("expected 1 replicas, gradients that are summed", "got 1 replicas, gradients that are averaged"));
   EXPECT_THAT(core::message_of([] { variable_updates().get("distributed_replicated")(options_of({}, 1)); }),
               HasSubstr("needs parameter servers"));
+}
+
+TEST(ServedUpdate, TellsEachReplicaWhetherAnUpdateWasLeftOut) {
+  ServerCluster cluster({.workers = 1, .servers = 2, .replicas_per_worker = 2}, made_by("sgd"));
+  cluster.on_workers([&](int, const std::shared_ptr<ServerGroup>& group) {
+    VariableUpdateOptions options = options_of({.optimizer = "sgd"}, 2);
+    options.servers = group;
+    const auto update = variable_updates().get("distributed_replicated")(options);
+    declare(*update, 2);
+    std::vector<core::Thread> threads;
+    for (int r = 0; r < 2; ++r) {
+      threads.emplace_back(core::ThreadOptions{}, [&, r] {
+        const at::NoGradGuard without_gradients;
+        optim::StepState state;
+        for (int64_t step = 0; step < 3; ++step) {
+          const bool left_out = step == 1;
+          const at::Tensor before = update->parameters(r).values().clone();
+          compute(update->parameters(r), r, step);
+          update->reduce(r);
+          EXPECT_FALSE(update->gradients_finite(r).has_value()) << "it is not known yet in step " << step;
+          state.write({.learning_rate = 0.05, .step = step, .found_inf = left_out});
+          update->update(r, state);
+          EXPECT_EQ(update->gradients_finite(r), std::optional<bool>(!left_out)) << step;
+          EXPECT_EQ(update->parameters(r).values().equal(before), left_out) << step;
+        }
+      });
+    }
+    for (core::Thread& thread : threads) thread.join();
+  });
+}
+
+TEST(ServedUpdate, CountsHowLongReplica0WaitsForOtherWorkers) {
+  ServerCluster cluster({.workers = 2, .servers = 1}, made_by("sgd"));
+  double waited = 0;
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    VariableUpdateOptions options = options_of({.optimizer = "sgd"}, 1);
+    options.servers = group;
+    const auto update = variable_updates().get("parameter_server")(options);
+    declare(*update, 1);
+    const double before = update->waiting_seconds(0);
+    if (worker == 1) std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    train(*update, 1, worker, 0, 1);
+    if (worker == 0) waited = update->waiting_seconds(0) - before;
+  });
+  EXPECT_GT(waited, 0.03);
+}
+
+TEST(ServedUpdate, ChangedValuesAreThoseThatAreStagedToo) {
+  ServerCluster cluster({.workers = 2, .servers = 2, .mode = ServerMode::kStaged}, made_by("sgd"));
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    VariableUpdateOptions options = options_of({.optimizer = "sgd"}, 1);
+    options.servers = group;
+    const auto update = variable_updates().get("staged_parameter_server")(options);
+    declare(*update, 1);
+    train(*update, 1, worker, 0, 3);
+    const nn::ParameterSet& served = update->saved_parameters();
+    const at::Tensor before = served.values().clone();
+    const uint64_t version = served.version();
+    EXPECT_FALSE(before.equal(update->parameters(0).values())) << "the servers are one update ahead";
+    update->change_values([](nn::ParameterSet& set) { set.values().mul_(2); });
+    EXPECT_TRUE(update->parameters(0).values().equal(before * 2)) << worker;
+    EXPECT_TRUE(update->saved_parameters().values().equal(before * 2)) << worker;
+    EXPECT_GT(served.version(), version);
+  });
+}
+
+TEST(ServedUpdate, AnAbortEndsTheWaitsOfReplicasAndOfOtherWorkers) {
+  ServerCluster cluster({.workers = 2, .servers = 1, .replicas_per_worker = 2}, made_by("sgd"));
+  std::array<std::string, 2> errors;
+  cluster.on_workers([&](int worker, const std::shared_ptr<ServerGroup>& group) {
+    VariableUpdateOptions options = options_of({.optimizer = "sgd"}, 2);
+    options.servers = group;
+    options.deadline = std::chrono::seconds(10);
+    const auto update = variable_updates().get("parameter_server")(options);
+    declare(*update, 2);
+    std::string& own = errors[static_cast<size_t>(worker)];
+    const auto note_error = [&own](const std::function<void()>& call) {
+      const std::optional<core::Error> error = core::error_of(call);
+      own = error ? error->what() : "no error";
+    };
+    if (worker == 0) {  // waits for worker 1
+      optim::StepState state;
+      state.write({.learning_rate = 0.05});
+      note_error([&] { group->push(update->parameters(0).gradients(), state.read(), *update->optimizer(0, 0), 0); });
+      return;
+    }
+    core::Thread waits({}, [&] { note_error([&] { update->reduce(0); }); });
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+    update->abort({core::ErrorCode::kNoSpace, "the disk of worker 1 is full"});
+    waits.join();
+  });
+  for (const std::string& error : errors) EXPECT_THAT(error, HasSubstr("the disk of worker 1 is full"));
 }
 
 }  // namespace

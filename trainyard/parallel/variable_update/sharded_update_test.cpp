@@ -54,6 +54,7 @@ struct Training {
   at::ScalarType dtype = at::kFloat;
   std::chrono::milliseconds deadline = std::chrono::seconds(20);
   bool large = false;  // 4 MiB more of parameters
+  nn::Shape more{};    // of one more parameter; empty: none
 };
 
 // Several parts of an update (optim::kPartElements): parameters that are smaller than one, and that are cut.
@@ -82,6 +83,7 @@ std::unique_ptr<VariableUpdate> make(const Training& training, std::unique_ptr<C
                                                        .sharding = training.sharding});
   declare(update->parameters(0));
   if (training.large) update->parameters(0).declare({.name = "large.weight", .shape = {1024, 1024}});
+  if (!training.more.empty()) update->parameters(0).declare({.name = "more.weight", .shape = training.more});
   update->allocate();
   return update;
 }
@@ -460,6 +462,49 @@ TEST(ShardedUpdate, ARankThatFailsEndsTheOthers) {
       }
     }
   }
+}
+
+// Values of more than 32 MiB are written past the caches: to all of their elements, the last of which fill no vector.
+TEST(ShardedUpdate, WritesValuesOfManyBytesToAllRanks) {
+  std::vector<at::Tensor> values;
+  for (const Use use : {Use::kNever, Use::kAlways}) {
+    Training training{.sharding = {.use = use}};
+    training.more = {8'600, 1'001};
+    std::vector<at::Tensor> of_ranks(2);
+    expect_none(on_updates(training, ranks_of(2, Meeting::kThreads), [&](int rank, VariableUpdate& update) {
+      EXPECT_EQ(update.sharded(), use == Use::kAlways);
+      run_steps(update, rank, 0, 1, [](nn::ParameterSet& set, int own, int64_t) {
+        set.gradients().copy_(at::arange(set.total(), at::kFloat).mul(1e-7 * (own + 1)));
+      });
+      of_ranks[static_cast<size_t>(rank)] = update.parameters(0).values().clone();
+    }));
+    values.insert(values.end(), of_ranks.begin(), of_ranks.end());
+  }
+  ASSERT_GT(values[0].nbytes(), size_t{32} << 20);
+  expect_equal(values, values[0], "a large model");
+}
+
+TEST(ShardedUpdate, SaysWhyItIsRefused) {
+  const auto message = [](int replicas, const std::string& mode, const VariableUpdateOptions& other) {
+    return core::message_of(
+        [&] {
+          VariableUpdateOptions options = other;
+          options.replicas = replicas;
+          options.sharding.use = Use::kAlways;
+          const auto update = variable_updates().get(mode)(options);
+          for (int r = 0; r < replicas; ++r) declare(update->parameters(r));
+          update->allocate();
+        },
+        ErrorCode::kUnsupported);
+  };
+  const std::string problem = "the update of parameters cannot be divided among the ranks: --sharded_update=true: got ";
+  const std::string remedy = "; leave it to --sharded_update=auto";
+  const auto sgd = [](nn::ParameterSet& set) { return optim::optimizers().get("sgd")(set, {}); };
+  EXPECT_EQ(message(2, "parameter_server", {.make_optimizers = {sgd}}),
+            problem + "replicas have no copies of the parameters that each updates" + remedy);
+  VariableUpdateOptions compressed{.make_optimizers = {sgd}};
+  compressed.compression.method = CompressionMethod::kTopK;
+  EXPECT_EQ(message(2, "replicated", compressed), problem + "gradients are compressed" + remedy);
 }
 
 }  // namespace

@@ -492,5 +492,23 @@ TEST(GradientAggregation, EachReplicaHasTheSumsOfAllByEachAlgorithm) {
   }
 }
 
+// Without compression a loss scale says nothing.
+TEST(VariableUpdate, TakesALossScaleForGradientsAsTheyAre) {
+  auto update = make_update("replicated", options_for(2));
+  const double start = first_value(update->parameters(0));
+  for (int r = 0; r < 2; ++r) update->set_gradient_scale(r, 1024.0);
+  run_steps(*update, 2, 0, 2);
+  EXPECT_NEAR(first_value(update->parameters(1)), expected_first_value(start, 2, 2, true), 1e-12);
+}
+
+TEST(StagedParameterServer, SaysThatChangedValuesAreNew) {
+  auto update = make_update("staged_parameter_server", options_for(2));
+  const at::NoGradGuard guard;
+  const uint64_t server = update->saved_parameters().version(), read = update->parameters(1).version();
+  update->change_values([](nn::ParameterSet& set) { set.values().mul_(2); });
+  EXPECT_GT(update->saved_parameters().version(), server);
+  EXPECT_GT(update->parameters(1).version(), read);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::variable_update_test

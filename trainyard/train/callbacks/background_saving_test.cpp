@@ -205,5 +205,26 @@ TEST_F(BackgroundSaving, SmallStatesAreSavedAfterEachEpochHoweverShort) {
   }
 }
 
+// A checkpoint that could not be written is an error, but the last state is saved before it is thrown.
+TEST_F(BackgroundSaving, AnEarlierErrorIsThrownWhenTheLastStateIsSaved) {
+  struct Fails : Callback {  // behind the last look at the queue
+    explicit Fails(CheckpointQueue& of) : queue(of) {}
+    std::string name() const override { return "fails"; }
+    void after_step(Trainer&, const StepView& view) override {
+      if (view.global_step != 4) return;
+      const auto write = queue.submit([] { throw core::Error(core::ErrorCode::kIo, "the disk is gone"); });
+      while (write->state() == QueuedWrite::State::kPending) std::this_thread::yield();
+    }
+    CheckpointQueue& queue;
+  };
+  PretendTrainer trainer;
+  trainer.add(saver({}));
+  trainer.add(std::make_shared<Fails>(*queue_));
+  const auto error = core::error_of([&] { trainer.train({.steps_per_epoch = 5}); });
+  ASSERT_TRUE(error);
+  EXPECT_THAT(std::string(error->what()), HasSubstr("the disk is gone"));
+  EXPECT_THAT(saved_steps(directory_.path()), ElementsAre(5));
+}
+
 }  // namespace
 }  // namespace trainyard::train::background_saving_test

@@ -79,5 +79,11 @@ TEST(ProgressCallback, ShowsTheAccuracyOfTheLastEvaluation) {
   EXPECT_THAT(text, HasSubstr("m 50 % 2/4 4.0 images/s accuracy 0.5 left 0:04\r"));
 }
 
+TEST(ProgressCallback, ShowsTheEpochOfARunOfOneEpoch) {
+  PretendTrainer trainer;
+  const std::string text = drawn({.model = "m", .batch_size = 32, .examples_per_epoch = 64}, 2, trainer);
+  EXPECT_THAT(text, HasSubstr("m epoch 1/1 50 % 1/2\r"));
+}
+
 }  // namespace
 }  // namespace trainyard::train::progress_callback_test

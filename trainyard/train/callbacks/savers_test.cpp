@@ -117,5 +117,24 @@ TEST(BestSavers, AValueOfTheRunThatIsContinuedIsNotNew) {
   EXPECT_FALSE(saver->best());
 }
 
+// Of several kept values the last one is that of the weights.
+TEST(BestSavers, TheLastValueOfTheRunThatIsContinuedIsNotNew) {
+  const core::TempDir run, low;
+  PretendTrainer first;
+  first.monitors().keep("val/loss");
+  first.add(writing({3, 2}));
+  first.train({.steps_per_epoch = 10, .max_epoch = 2});
+  CheckpointStore(run.path()).save(first.global_step(), {}, first);
+
+  PretendTrainer resumed;
+  const auto saver = std::make_shared<MinSaver>("val/loss", CheckpointStore(low.path()));
+  resumed.add(saver);
+  load_checkpoint(find_checkpoint(run.path()), nullptr, resumed);
+  ASSERT_EQ(resumed.monitors().history("val/loss").size(), 2U);
+  resumed.train({.steps_per_epoch = 10, .starting_epoch = 3, .max_epoch = 3});
+  EXPECT_EQ(resumed.global_step(), 30);
+  EXPECT_FALSE(saver->best());
+}
+
 }  // namespace
 }  // namespace trainyard::train::savers_test

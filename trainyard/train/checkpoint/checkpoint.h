@@ -200,18 +200,18 @@ struct LoadedWeights {
 //   - Counts of batches (num_batches_tracked), which no computation reads, are left out.
 //   - A head of another number of classes stays as it is: one layer, or several linear ones (auxiliary classifiers),
 //     all of whose tensors have num_classes as their first size here and one other number in the file.
-//   - Tensors whose names begin with one of `auxiliary` (models::ModelInfo) are left out, and a line says so.
 //   - A position embedding that `positions` lists is interpolated where the file's is for other patches.
 //   - Tensors that `new_head` names stay as they are, also where the file's have their shape, or where it has none.
+//
+// Files of auxiliary classifiers that the graph lacks, and checkpoints of TensorFlow, go through named_for_graph()
+// (checkpoint/tensorflow_weights.h) first.
 //
 // Throws kInvalidArgument with the missing, unexpected and misshapen names, before anything is copied. Throws
 // kCorruptData with the tensors that hold NaN or infinity; then `set` is not to be used.
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions,
-                           const std::vector<std::string>& new_head = {});
+                           const std::vector<PositionGrid>& positions, const std::vector<std::string>& new_head = {});
 // Does the same without position embeddings that may be of another size.
-LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary = {});
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes);
 
 // Returns all parameters and statistics, in float32, in the form that load_weights() accepts, as if read from a file
 // `path`. The values are copied.

@@ -134,6 +134,8 @@ TEST(CheckpointFacts, EarlierReleasesSaidLess) {
   const CheckpointFacts facts = read_checkpoint_facts(old, "");
   EXPECT_EQ(facts.image_size, nn::Size2d(0));
   EXPECT_FALSE(facts.input->eval_scaled_decode || facts.input->exif_orientation);
+  EXPECT_EQ(facts.input->height, data::TransformOptions().height) << "that of the model is not known here";
+  EXPECT_EQ(facts.input->width, data::TransformOptions().width);
   // Names alone, behind the background where the model had 1001 outputs.
   Manifest names{.identity = {.model = "m", .dataset = "imagenet", .num_classes = 5}};
   names.values["data/label_names"] = std::string("cat\ndog\n");

@@ -5,6 +5,7 @@
 #include <functional>
 #include <string>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include <gmock/gmock.h>
@@ -16,6 +17,7 @@
 #include "trainyard/train/checkpoint/checkpoint_listing.h"
 #include "trainyard/train/checkpoint/checkpoint_manifest.h"
 #include "trainyard/train/testing/checkpoint_state.h"
+#include "trainyard/train/testing/power_loss.h"
 
 namespace trainyard::train::checkpoint_recovery_test {
 namespace {
@@ -245,6 +247,85 @@ TEST_F(CheckpointRecovery, ReadersBesideATrainingMeetNoDamage) {
   training.join();
   core::log::set_level(core::log::Level::kInfo);
   EXPECT_GE(changes, 20);
+}
+
+TEST_F(CheckpointRecovery, EachDamagedOneThatAReaderPassesOverIsNamed) {
+  for (const int64_t step : {3, 4, 5}) save(step);
+  flip(4, kManifestFile);
+  flip(5, kTensorFile);
+  ::testing::internal::CaptureStderr();
+  const OpenedCheckpoint opened = open_newest_checkpoint(directory_.path(), nullptr, DamagedCheckpoints::kPassOver);
+  const std::string log = ::testing::internal::GetCapturedStderr();
+  EXPECT_EQ(opened.info.global_step, 3);
+  for (const int64_t step : {4, 5}) {
+    EXPECT_THAT(log, HasSubstr("--ignore_damaged_checkpoints passes over " + path(step) + ": "));
+  }
+}
+
+TEST_F(CheckpointRecovery, ADirectoryWithoutACheckpointIsABeginningWithoutAWord) {
+  ::testing::internal::CaptureStderr();
+  EXPECT_EQ(resume(DamagedCheckpoints::kSetAside), 0);
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+// The crash came when the new checkpoint of a step had its name, and the old one was damaged by then.
+TEST_F(CheckpointRecovery, ADamagedOneThatWasReplacedIsSetAside) {
+  const core::TempDir other;
+  save(6);
+  files_.rename(path(6), path(6) + ".replaced-7-0");
+  const std::string manifest = path(6) + ".replaced-7-0/" + std::string(kManifestFile);
+  std::string bytes = files_.read_file(manifest);
+  bytes[bytes.size() / 2] ^= 4;
+  files_.write_file_atomically(manifest, bytes);
+  files_.rename(CheckpointStore(other.path()).save(6, {}, VersionedState(6, 20)).path, path(6));
+  save(7);
+  EXPECT_THAT(names(), ElementsAre("model.ckpt-6", MatchesRegex("model.ckpt-6.damaged-[0-9]+-[0-9]+"), "model.ckpt-7"));
+  EXPECT_EQ(files_.read_file(directory_.file(names()[1]) + "/manifest.json"), bytes);
+}
+
+// A name that is listed and gone before it is looked at: the folder is looked at once more.
+TEST_F(CheckpointRecovery, ACheckpointThatIsRemovedMeanwhileIsNotListed) {
+  class RemovedMeanwhile : public PowerLossFileSystem {
+   public:
+    RemovedMeanwhile() : PowerLossFileSystem(PowerLossOptions()) {}
+    std::vector<std::string> list(const std::string& directory) override {
+      std::vector<std::string> listed = PowerLossFileSystem::list(directory);
+      if (directory == folder && ++looks == 1) listed.emplace_back("model.ckpt-9");
+      return listed;
+    }
+    std::string folder;
+    int looks = 0;
+  } files;
+  files.folder = directory_.path();
+  for (const int64_t step : {3, 4}) save(step);
+  const CheckpointListing listing = list_checkpoints(directory_.path(), files);
+  EXPECT_EQ(files.looks, 2);
+  ASSERT_EQ(listing.intact.size(), 2U);
+  EXPECT_EQ(listing.intact[0].global_step, 3);
+  EXPECT_EQ(listing.intact[1].path, path(4));
+  EXPECT_TRUE(listing.damaged.empty());
+}
+
+TEST_F(CheckpointRecovery, AFolderThatCannotBeReadIsLeftToItsOwner) {
+  class Unreadable : public PowerLossFileSystem {
+   public:
+    explicit Unreadable(std::string folder) : PowerLossFileSystem(PowerLossOptions()), unreadable(std::move(folder)) {}
+    std::vector<std::string> list(const std::string& directory) override {
+      if (directory == unreadable) throw core::Error(core::ErrorCode::kIo, "permission denied");
+      return PowerLossFileSystem::list(directory);
+    }
+    void sync_directory(const std::string& directory) override {
+      synced.push_back(directory);
+      PowerLossFileSystem::sync_directory(directory);
+    }
+    std::string unreadable;
+    std::vector<std::string> synced;
+  } files(directory_.file("runs"));
+  const std::string run = directory_.file("runs/first");
+  files_.make_directories(run);
+  CheckpointStore(run, 5, files).save(1, {}, VersionedState(1, 20));
+  EXPECT_THAT(files.synced, ::testing::Contains(directory_.path()));
+  EXPECT_THAT(files.synced, ::testing::Not(::testing::Contains(directory_.file("runs"))));
 }
 
 }  // namespace

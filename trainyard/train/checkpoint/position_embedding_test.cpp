@@ -7,6 +7,7 @@
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/memory_state.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/safetensors.h"
@@ -91,13 +92,13 @@ TEST(PositionEmbedding, WeightsOfAFileFitImagesOfAnotherSize) {
   const formats::TensorFile file = formats::open_tensor_file(temp.file("w"));
   EXPECT_EQ(core::code_of([&] { load_weights(file, loaded.set, 3); }), core::ErrorCode::kInvalidArgument);
 
-  EXPECT_EQ(load_weights(file, loaded.set, 3, {}, position_grids(after)).tensors, 5);
+  EXPECT_EQ(load_weights(file, loaded.set, 3, position_grids(after)).tensors, 5);
   const PositionGrid grid{.parameter = "positions", .patches = {3, 6}, .saved = {4, 4}};
   EXPECT_TRUE(at::equal(loaded.positions(), interpolate_positions(embedding_of({4, 4}), grid)));
 
   // Another head at the same time, as fine-tuning has it.
   Model other(small_transformer({12, 24}, 5));
-  EXPECT_EQ(load_weights(file, other.set, 5, {}, position_grids(after)).file_classes, 3);
+  EXPECT_EQ(load_weights(file, other.set, 5, position_grids(after)).file_classes, 3);
   EXPECT_TRUE(at::equal(other.positions(), loaded.positions()));
 }
 
@@ -109,9 +110,9 @@ TEST(PositionEmbedding, AsManyPatchesInOtherRowsAreInterpolatedWhereTheSizeIsKno
   saved.positions().copy_(embedding_of({4, 4}));
   save_weights(temp.file("w"), saved.set);
   const formats::TensorFile file = formats::open_tensor_file(temp.file("w"));
-  load_weights(file, loaded.set, 3, {}, position_grids(after));
+  load_weights(file, loaded.set, 3, position_grids(after));
   EXPECT_TRUE(at::equal(loaded.positions(), saved.positions()));
-  load_weights(file, loaded.set, 3, {}, position_grids(after, {16, 16}));
+  load_weights(file, loaded.set, 3, position_grids(after, {16, 16}));
   const PositionGrid grid{.parameter = "positions", .patches = {2, 8}, .saved = {4, 4}};
   EXPECT_TRUE(at::equal(loaded.positions(), interpolate_positions(embedding_of({4, 4}), grid)));
 }
@@ -130,6 +131,25 @@ TEST(PositionEmbedding, TellsFromWhichPatchesToWhich) {
   interpolate_positions(embedding_of({4, 3}), {.parameter = "p", .patches = {2, 6}, .saved = {4, 3}});
   const std::string log = ::testing::internal::GetCapturedStderr();
   EXPECT_NE(log.find("p is interpolated from 4 x 3 patches to 2 x 6"), std::string::npos) << log;
+}
+
+TEST(PositionEmbedding, AStateIsInterpolatedAsItIsRead) {
+  core::MemoryState state;
+  state.tensor("model/positions", embedding_of({4, 3}));
+  state.tensor("model/others", embedding_of({2, 2}));
+  state.tensor("model/same", embedding_of({3, 2}));
+  const PositionGrid grid{.parameter = "positions", .patches = {2, 5}, .saved = {4, 3}};
+  const auto reader =
+      interpolating_reader(state, "model/", {{.parameter = "same", .patches = {3, 2}, .saved = {3, 2}}, grid});
+  at::Tensor positions = at::empty({1, 11, kChannels}), others = at::empty({1, 5, kChannels}),
+             same = at::empty({1, 7, kChannels});
+  reader->tensor("positions", positions);
+  reader->tensor("others", others);
+  reader->tensor("same", same);
+  EXPECT_TRUE(at::equal(positions, interpolate_positions(embedding_of({4, 3}), grid)));
+  EXPECT_TRUE(at::equal(others, embedding_of({2, 2})));
+  EXPECT_TRUE(at::equal(same, embedding_of({3, 2})));
+  EXPECT_TRUE(at::equal(reader->tensor("positions"), embedding_of({4, 3}))) << "a new tensor is as it was saved";
 }
 
 }  // namespace

@@ -4,8 +4,10 @@
 #include <fstream>
 #include <functional>
 #include <limits>
+#include <map>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <ATen/ops/equal.h>
@@ -360,6 +362,21 @@ TEST_F(QuantizedFile, DamagedFilesAreErrors) {
     }
   });
   EXPECT_GT(refused, 100);
+}
+
+// What is wrong with the scales as a whole is said with the file and the node.
+TEST_F(QuantizedFile, ALayerWhoseInputHasNoScaleIsNamed) {
+  change([](Tensors& t, std::map<std::string, std::string>& metadata) {
+    t.erase("pool.activation_scale");
+    t.erase("pool.activation_zero_point");
+    std::string& said = metadata.at("trainyard.quantization");
+    const std::string three = "\"activations\":3";
+    const size_t place = said.find(three);
+    ASSERT_NE(place, std::string::npos) << said;
+    said.replace(place, three.size(), "\"activations\":2");
+  });
+  EXPECT_THAT(core::message_of([&] { static_cast<void>(read()); }, kDamaged),
+              HasSubstr("a layer with weights in 8 bits reads values that have no scale: " + path_ + ", node 'fc1'"));
 }
 
 }  // namespace

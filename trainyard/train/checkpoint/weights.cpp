@@ -13,7 +13,6 @@
 #include <fmt/ranges.h>
 
 #include "trainyard/core/base/error.h"
-#include "trainyard/core/base/log.h"
 #include "trainyard/formats/tensors/safetensors.h"
 #include "trainyard/formats/tensors/tensor_file.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -104,23 +103,15 @@ std::string clause_of(std::string_view what, const std::vector<std::string>& nam
 
 }  // namespace
 
-LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary) {
-  return load_weights(file, set, num_classes, auxiliary, std::vector<PositionGrid>());
+LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes) {
+  return load_weights(file, set, num_classes, std::vector<PositionGrid>());
 }
 
 LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& set, int64_t num_classes,
-                           const std::vector<std::string>& auxiliary, const std::vector<PositionGrid>& positions,
-                           const std::vector<std::string>& new_head) {
+                           const std::vector<PositionGrid>& positions, const std::vector<std::string>& new_head) {
   std::map<std::string_view, const formats::StoredTensor*> left;
-  int64_t left_out = 0;
   for (const formats::StoredTensor& tensor : file.tensors()) {
-    const auto begins = [&](const std::string& beginning) { return tensor.name.starts_with(beginning); };
-    if (std::any_of(auxiliary.begin(), auxiliary.end(), begins)) {
-      ++left_out;
-    } else if (!tensor.name.ends_with(kBatchCount)) {
-      left.emplace(tensor.name, &tensor);
-    }
+    if (!tensor.name.ends_with(kBatchCount)) left.emplace(tensor.name, &tensor);
   }
   std::vector<std::string> missing, unexpected, misshapen, head;
   Pairs same, differing;
@@ -191,10 +182,6 @@ LoadedWeights load_weights(const formats::TensorFile& file, nn::ParameterSet& se
                        .expected = "finite values",
                        .actual = fmt::format("{} tensors with others: {}", not_finite.size(), first_names(not_finite)),
                        .remedy = "export them again from a checkpoint that is finite"});
-  }
-  if (left_out > 0) {
-    core::log::info("{}: {} tensors are left out, those of auxiliary classifiers ({}*)", file.path(), left_out,
-                    fmt::join(auxiliary, "*, "));
   }
   return {.tensors = static_cast<int64_t>(same.size()),
           .file_classes = std::max(classes, classes_left_out),

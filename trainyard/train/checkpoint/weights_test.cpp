@@ -21,6 +21,7 @@
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/position_embedding.h"
+#include "trainyard/train/checkpoint/tensorflow_weights.h"
 #include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::train::weights_test {
@@ -133,11 +134,21 @@ TEST(Weights, LeaveTheHeadsOfAuxiliaryClassifiersNew) {
       << "of two numbers of classes";
 }
 
+// Was published with a batch norm that its graph lacks.
+const models::ModelRegistration kWithoutNorm({.name = "without_norm_of_the_test",
+                                              .auxiliary = {"bn."},
+                                              .build = [](const models::ModelOptions& options) {
+                                                return graph_of(options.num_classes, false);
+                                              }});
+
 TEST(Weights, OfAuxiliaryClassifiersAreLeftOut) {
   const core::TempDir temp;
-  Variables saved(graph_of(6), 1), loaded(graph_of(6, false), 2);
+  nn::Graph graph = graph_of(6, false);
+  graph.name = "without_norm_of_the_test";
+  Variables saved(graph_of(6), 1), loaded(graph, 2);
   save_weights(temp.file("w"), saved.set);
-  EXPECT_EQ(load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {"bn."}).tensors, 3);
+  const formats::TensorFile file = named_for_graph(formats::open_tensor_file(temp.file("w")), graph);
+  EXPECT_EQ(load_weights(file, loaded.set, 6).tensors, 3);
 }
 
 // torchvision's published DenseNets and vision transformers have the names of earlier releases, which it reads itself.
@@ -234,7 +245,7 @@ TEST(Weights, AHeadThatIsToBeNewIsNotLoadedWhereItsSizeFits) {
   Variables saved(graph_of(6), 1), loaded(graph_of(6), 2);
   save_weights(temp.file("w"), saved.set);
   const at::Tensor fresh = loaded.set.value(*loaded.set.find("fc.weight")).clone();
-  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6, {},
+  const LoadedWeights result = load_weights(formats::open_tensor_file(temp.file("w")), loaded.set, 6,
                                             std::vector<PositionGrid>(), {"fc.weight", "fc.bias"});
   EXPECT_EQ(result.head, (std::vector<std::string>{"fc.weight", "fc.bias"}));
   EXPECT_EQ(result.file_classes, 6);

@@ -1,9 +1,11 @@
 // Devices of one process and of two: who is the first, how all leave, and what gradients are exchanged with.
 #include "trainyard/train/devices/open_devices.h"
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <string>
 #include <thread>
 #include <vector>
 
@@ -12,7 +14,11 @@
 
 #include "trainyard/core/base/communicator.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/parallel/collectives/all_reduce_choices.h"
 #include "trainyard/parallel/collectives/all_reduce_options.h"
+#include "trainyard/parallel/collectives/measured_all_reduce.h"
+#include "trainyard/parallel/collectives/mpi/mpi_transport.h"
 #include "trainyard/parallel/testing/connected_ranks.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/testing/fake_accelerator.h"
@@ -138,6 +144,64 @@ TEST(OpenDevices, AGpuIsOpenedForOneReplica) {
                   core::ErrorCode::kInvalidArgument),
               HasSubstr("a GPU is named twice: open_devices(): expected another GPU for each replica, got 2 again"));
   EXPECT_TRUE(open_devices({}).accelerators.empty());
+}
+
+// Kept by rank 0 for this layout, so that nothing is measured: the algorithm in the order of ranks, and that of
+// gradients.
+TEST(OpenDevices, ProcessesTakeTheAlgorithmsThatWereMeasured) {
+  const auto engines = parallel::make_engines(2);
+  std::array<parallel::AllReduceChoices, 2> kept = {parallel::AllReduceChoices(""), parallel::AllReduceChoices("")};
+  parallel::on_ranks(2, [&](const Group& group) {
+    const auto process = static_cast<size_t>(group->rank());
+    OpenDevices devices;
+    devices.replicas = 2;
+    devices.processes = group;
+    devices.exchange = engines[process];
+    parallel::AllReduceMeasuring measuring{.transport = parallel::mpi_version()};
+    const std::string in_order = parallel::describe_measuring(devices.exchange, 2, measuring);
+    measuring.order = parallel::AllReduceOrder::kAny;
+    measuring.wire = at::kBFloat16;
+    const std::string any = parallel::describe_measuring(devices.exchange, 2, measuring);
+    if (process == 0) {
+      kept[0].keep(in_order, {"chain", {}});
+      kept[0].keep(any, {"xring", {}});
+    }
+    const auto expect_all = [process](const auto& make) {
+      ASSERT_TRUE(make);
+      const auto communicators = make();
+      ASSERT_EQ(communicators.size(), 2U);
+      for (size_t replica = 0; replica < 2; ++replica) {
+        EXPECT_EQ(communicators[replica]->size(), 4);
+        EXPECT_EQ(communicators[replica]->rank(), static_cast<int>(2 * process + replica));
+      }
+    };
+    OpenDevices usual = devices;
+    usual.choose_communicators({}, &kept[process]);
+    EXPECT_EQ(usual.measured_all_reduce, "chain");
+    expect_all(usual.make_communicators);
+    EXPECT_FALSE(usual.make_gradient_communicators);
+    EXPECT_EQ(usual.automatic_all_reduce_spec, "");
+    EXPECT_EQ(usual.kernels.choices, nullptr);
+
+    const parallel::AllReduceOptions automatic{.spec = "auto", .wire = at::kBFloat16};
+    OpenDevices chosen = devices;
+    chosen.choose_communicators(automatic, &kept[process]);
+    EXPECT_EQ(chosen.measured_all_reduce, "chain");
+    EXPECT_EQ(chosen.automatic_all_reduce_spec, "xring");
+    EXPECT_NE(chosen.kernels.choices, nullptr);
+    expect_all(chosen.make_communicators);
+    expect_all(chosen.make_gradient_communicators);
+
+    if (process == 0) kept[0].keep(any, {"default", {}});
+    const auto choices = std::make_shared<nn::KernelChoices>();
+    devices.kernels.choices = choices;
+    devices.choose_communicators(automatic, &kept[process]);
+    EXPECT_EQ(devices.automatic_all_reduce_spec, "") << "none is faster";
+    EXPECT_EQ(devices.kernels.choices, choices);
+    EXPECT_TRUE(devices.make_gradient_communicators);
+  });
+  EXPECT_EQ(kept[0].all().size(), 2U);
+  EXPECT_TRUE(kept[1].all().empty());
 }
 
 }  // namespace

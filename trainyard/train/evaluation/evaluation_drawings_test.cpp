@@ -156,5 +156,13 @@ TEST(CalibrationDrawing, BarsHaveTheirPlaces) {
   EXPECT_EQ(count_of(svg, "fill=\"#888\""), 2U) << "empty bins have no bars";
 }
 
+TEST(CalibrationDrawing, ABinOfOneImageIsTheHighestWhereNoneHasMore) {
+  PredictionCounts counts({.classes = 2, .calibration_bins = 4});
+  counts.add(at::zeros({1, 2}), at::tensor(std::vector<int64_t>{0}));
+  const std::string svg = calibration_svg({.counts = counts});
+  EXPECT_THAT(svg, HasSubstr("<rect x=\"150.50\" y=\"410.00\" width=\"79.00\" height=\"90.00\" fill=\"#888\""));
+  EXPECT_EQ(count_of(svg, "fill=\"#888\""), 1U);
+}
+
 }  // namespace
 }  // namespace trainyard::train::evaluation_drawings_test

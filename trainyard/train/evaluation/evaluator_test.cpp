@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
@@ -11,6 +12,7 @@
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/square.h>
 #include <ATen/ops/zeros.h>
+#include <c10/util/Exception.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -19,9 +21,13 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/data/sources/function_source.h"
+#include "trainyard/nn/execution/executor.h"
 #include "trainyard/nn/execution/kernel_choices.h"
+#include "trainyard/nn/graph/custom_layer.h"
 #include "trainyard/parallel/testing/on_ranks.h"
+#include "trainyard/train/profile/step_recorder.h"
 #include "trainyard/train/step/forward_trainer.h"
+#include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/initialized_model.h"
 #include "trainyard/train/testing/tiny_model.h"
 
@@ -437,6 +443,120 @@ TEST(ForwardTrainer, SavesAgainWhatATrainingHasSaved) {
   EXPECT_EQ(after.integer("trainer/step_in_epoch"), 2);
   EXPECT_FALSE(after.has("run/found_batch")) << "which the caller saves";
   EXPECT_FALSE(after.has("callback/cut_evaluation/missing")) << "these steps lack no evaluation";
+}
+
+TEST(ForwardTrainer, RunsOnAnAcceleratorAndWaitsForIt) {
+  struct Waited : FakeAccelerator {
+    void wait() override { ++waits; }
+    int waits = 0;
+  };
+  const Samples samples;
+  const auto outputs = [&](const std::shared_ptr<nn::Accelerator>& accelerator) {
+    ForwardOptions options{.graph = linear_graph(), .keep_outputs = true};
+    if (accelerator != nullptr) options.devices.accelerators = {accelerator};
+    ForwardTrainer trainer(options, std::make_shared<MemorySource>(samples.images, samples.labels, 2));
+    const auto kept = std::make_shared<KeepOutputs>();
+    trainer.add(kept);
+    trainer.train({.steps_per_epoch = 3});
+    return kept->all;
+  };
+  const auto accelerator = std::make_shared<Waited>();
+  const std::vector<at::Tensor> here = outputs(nullptr), there = outputs(accelerator);
+  ASSERT_EQ(here.size(), 3U);
+  ASSERT_EQ(there.size(), 3U);
+  for (size_t i = 0; i < here.size(); ++i) EXPECT_TRUE(here[i].equal(there[i])) << i;
+  EXPECT_EQ(accelerator->waits, 3);
+}
+
+TEST(ForwardTrainer, AnAcceleratorIsOneDevice) {
+  ForwardOptions options{.graph = linear_graph(), .replicas = replica_thread_options(2, 2, {})};
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  const Samples samples;
+  EXPECT_EQ(core::message_of(
+                [&] {
+                  const ForwardTrainer trainer(options,
+                                               std::make_shared<MemorySource>(samples.images, samples.labels, 2));
+                },
+                core::ErrorCode::kUnsupported),
+            "forward passes on accelerators have one device: got 2");
+}
+
+// Five batches on two devices, by an executor that runs each node by itself.
+TEST(ForwardTrainer, RecordsWhatItsDevicesDo) {
+  struct Collect : Callback {
+    explicit Collect(StepRecorder& to) : recorder(to) {}
+    std::string name() const override { return "collect"; }
+    void after_step(Trainer&, const StepView& view) override {
+      if (view.global_step == 1 || view.global_step == 2) recorder.collect();
+    }
+    StepRecorder& recorder;
+  };
+  const Samples samples;
+  ForwardOptions options{.graph = linear_graph(), .replicas = replica_thread_options(2, 2, {})};
+  options.devices.executor = "reference";
+  StepRecorder recorder(2);
+  ForwardTrainer trainer(options, std::make_shared<MemorySource>(samples.images, samples.labels, 2, 5));
+  trainer.add(std::make_shared<Collect>(recorder));
+  trainer.train({.steps_per_epoch = 1});
+  EXPECT_TRUE(recorder.steps().empty());
+  trainer.record(&recorder);
+  trainer.train({.steps_per_epoch = 2});
+  trainer.record(nullptr);
+  trainer.train({.steps_per_epoch = 1});
+  EXPECT_EQ(trainer.global_step(), 4);
+  ASSERT_EQ(recorder.steps().size(), 2U);
+  for (size_t s = 0; s < 2; ++s) {
+    const StepRecord& step = recorder.steps()[s];
+    EXPECT_EQ(step.global_step, static_cast<int64_t>(s) + 1);
+    ASSERT_EQ(step.trainer.parts.size(), 2U);
+    EXPECT_EQ(step.trainer.parts[0].part, StepPart::kInput);
+    EXPECT_EQ(step.trainer.parts[1].part, StepPart::kStep);
+    ASSERT_EQ(step.replicas.size(), 2U);
+    for (size_t r = 0; r < 2; ++r) {
+      const size_t batches = r == 0 ? 3 : 2;
+      ASSERT_EQ(step.replicas[r].parts.size(), batches);
+      for (const PartRecord& part : step.replicas[r].parts) EXPECT_EQ(part.part, StepPart::kForward);
+      EXPECT_EQ(step.replicas[r].nodes.size(), batches * linear_graph().nodes.size());
+    }
+  }
+}
+
+TEST(ForwardTrainer, KnowsTheMemoryOfItsExecutor) {
+  const Samples samples;
+  for (const char* executor : {"cpu", "reference"}) {
+    ForwardOptions options{.graph = linear_graph(), .seed = 3};
+    options.devices.executor = executor;
+    ForwardTrainer trainer(options, std::make_shared<MemorySource>(samples.images, samples.labels, 2));
+    nn::ParameterSet set;
+    const auto own = nn::make_executor(executor, linear_graph(), {.mode = nn::Mode::kInference, .parameters = &set});
+    set.allocate();
+    set.initialize(3);
+    const auto expected = own->prepare(6), actual = trainer.prepare(6);
+    ASSERT_EQ(actual.has_value(), expected.has_value()) << executor;
+    if (!expected) continue;
+    EXPECT_EQ(actual->activations, expected->activations) << executor;
+  }
+}
+
+// The memory of an accelerator does not hold the batch.
+class TooLarge : public nn::CustomLayer {
+ public:
+  nn::Shape output_shape(const std::vector<nn::Shape>& inputs) const override { return inputs.at(0); }
+  at::Tensor forward(std::span<const at::Tensor>) override {
+    TORCH_CHECK_WITH(OutOfMemoryError, false, "no memory");
+    return {};
+  }
+};
+
+TEST(ForwardTrainer, ABatchThatAnAcceleratorHasNoRoomForIsNamed) {
+  nn::GraphBuilder b({.image = {3, 1, 1}, .name = "large"});
+  const auto x = b.linear("fc", b.flatten("flat", b.input()), {.out_features = 7});
+  ForwardOptions options{.graph = b.build(b.foreign("large", x, nn::custom_layer<TooLarge>("TooLarge")))};
+  options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+  const Samples samples;
+  ForwardTrainer trainer(options, std::make_shared<MemorySource>(samples.images, samples.labels, 2));
+  EXPECT_THAT(core::message_of([&] { trainer.train({.steps_per_epoch = 1}); }, core::ErrorCode::kNoSpace),
+              ::testing::HasSubstr("with a batch of 2"));
 }
 
 }  // namespace

@@ -212,5 +212,18 @@ TEST(ImageViews, AnEvaluationWeighsTheLogitsOfShifts) {
   }
 }
 
+TEST(ImageViews, AreSoMany) {
+  EXPECT_EQ(view_count(Views::kNone), 1);
+  EXPECT_EQ(view_count(Views::kFlip), 2);
+  EXPECT_EQ(view_count(Views::kFiveCrops), 5);
+  EXPECT_EQ(view_count(Views::kFlipFiveCrops), 10);
+  EXPECT_EQ(view_count(Views::kFlipShift), 6);
+  EXPECT_FALSE(crops_corners(Views::kNone));
+  EXPECT_FALSE(crops_corners(Views::kFlip));
+  EXPECT_TRUE(crops_corners(Views::kFiveCrops));
+  EXPECT_TRUE(crops_corners(Views::kFlipFiveCrops));
+  EXPECT_FALSE(crops_corners(Views::kFlipShift));
+}
+
 }  // namespace
 }  // namespace trainyard::train::image_views_test

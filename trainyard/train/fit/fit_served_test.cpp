@@ -5,6 +5,7 @@
 #include <fstream>
 #include <functional>
 #include <memory>
+#include <stdexcept>
 #include <string>
 #include <utility>
 #include <variant>
@@ -132,7 +133,8 @@ TEST_F(FitServes, AnEqualAverageHasTheStatisticsOfItsWeights) {
 TEST_F(FitServes, ARecalibrationThatFailsLeavesTheBatchesToTheTraining) {
   class FailsOnce : public data::SourceDecorator {  // at the second batch of the first recalibration
    public:
-    explicit FailsOnce(std::shared_ptr<data::BatchSource> inner) : SourceDecorator(std::move(inner)) {}
+    FailsOnce(std::shared_ptr<data::BatchSource> inner, bool foreign)
+        : SourceDecorator(std::move(inner)), foreign_(foreign) {}
     void seek(data::Position position) override {
       if (!failed_) left_ = 1;
       SourceDecorator::seek(position);
@@ -141,6 +143,7 @@ TEST_F(FitServes, ARecalibrationThatFailsLeavesTheBatchesToTheTraining) {
       if (left_ == 0) {
         left_ = -1;
         failed_ = true;
+        if (foreign_) throw std::runtime_error("an image is gone");
         throw core::Error(core::ErrorCode::kIo, "an image is gone");
       }
       if (left_ > 0) --left_;
@@ -148,17 +151,24 @@ TEST_F(FitServes, ARecalibrationThatFailsLeavesTheBatchesToTheTraining) {
     }
 
    private:
+    bool foreign_;
     int left_ = -1;  // batches until it fails; -1: it does not
     bool failed_ = false;
   };
-  FitOptions whole = options(), broken = options(dir_), rest = options(dir_);
+  FitOptions whole = options();
   whole.average = optim::WeightAverageOptions{.kind = optim::AverageKind::kEqual, .first_step = 4};
-  broken.average = rest.average = whole.average;
-  broken.train = std::make_shared<FailsOnce>(broken.train);
-  EXPECT_THAT(core::message_of([&] { fit(broken); }, core::ErrorCode::kIo), HasSubstr("an image is gone"));
-  const FitResult result = fit(rest);
-  EXPECT_EQ(result.first_step, 6) << "the epoch is saved";
-  EXPECT_TRUE(at::equal(all_of(result.model->parameters()), all_of(fit(whole).model->parameters())));
+  const FitResult unbroken = fit(whole);
+  for (const bool foreign : {false, true}) {
+    const std::string directory = temp_.file(foreign ? "foreign" : "own");
+    FitOptions broken = options(directory), rest = options(directory);
+    broken.average = rest.average = whole.average;
+    broken.train = std::make_shared<FailsOnce>(broken.train, foreign);
+    EXPECT_THAT(core::message_of([&] { fit(broken); }, foreign ? core::ErrorCode::kInternal : core::ErrorCode::kIo),
+                HasSubstr("an image is gone"));
+    const FitResult result = fit(rest);
+    EXPECT_EQ(result.first_step, 6) << "the epoch is saved";
+    EXPECT_TRUE(at::equal(all_of(result.model->parameters()), all_of(unbroken.model->parameters())));
+  }
 }
 
 TEST_F(FitServes, TheBestByAnyNumberOfAnySet) {

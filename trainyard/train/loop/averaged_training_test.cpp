@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <ATen/TensorOperators.h>
+#include <ATen/core/grad_mode.h>
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
@@ -193,6 +194,31 @@ TEST(AveragedTraining, RefusesALossScaleThatSkipsOnAccelerators) {
   EXPECT_NO_THROW(options.validate());
   options.average->decay = 2;
   EXPECT_THROW(options.validate(), core::Error);
+}
+
+// Values that replica 0 was given, and that all others take over.
+TEST(AveragedTraining, BeginsWithTheValuesThatWereBroadcast) {
+  const auto trained = [](bool by_broadcast) {
+    TowerTrainerOptions options = averaged({.decay = 0.75}, 2);
+    options.exchange.variable_update = "replicated";
+    options.devices.kernels.convolutions = nn::ConvolutionPolicy::kByShape;
+    auto trainer = std::make_unique<TowerTrainer>(options, tiny_source(80, 8, 2));
+    if (by_broadcast) {
+      const at::NoGradGuard no_grad;
+      trainer->parameters().values().mul_(0.5);
+      trainer->parameters().values_changed();
+      trainer->broadcast();
+    } else {
+      trainer->change_parameters([](nn::ParameterSet& set) { set.values().mul_(0.5); });
+    }
+    EXPECT_TRUE(trainer->average()->weights().values().equal(trainer->parameters().values()));
+    trainer->train({.steps_per_epoch = 3});
+    return trainer;
+  };
+  const auto changed = trained(false), broadcast = trained(true);
+  EXPECT_TRUE(broadcast->parameters().values().equal(changed->parameters().values()));
+  EXPECT_TRUE(broadcast->average()->weights().values().equal(changed->average()->weights().values()));
+  EXPECT_EQ(broadcast->last_base_loss(), changed->last_base_loss());
 }
 
 }  // namespace

@@ -195,5 +195,16 @@ TEST(Costs, CountAsOneStepOfTheLossScale) {
   EXPECT_EQ(trainer.loss_scale()->normal_steps, 7);
 }
 
+// A step in which all costs have their turn needs a batch as any other.
+TEST(Costs, StopWhereTheInputEnds) {
+  TowerTrainerOptions options = two_costs();
+  options.costs[1].every = 3;
+  options.end_of_input = EndOfInput::kStop;
+  TowerTrainer trainer(options, tiny_source(24, 8, 1, /*repeat=*/false));
+  trainer.train({.steps_per_epoch = 100});
+  EXPECT_EQ(trainer.global_step(), 3);
+  EXPECT_EQ(trainer.stop_reason(), "the input has ended, after 3 steps");
+}
+
 }  // namespace
 }  // namespace trainyard::train::costs_test

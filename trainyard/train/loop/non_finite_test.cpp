@@ -3,10 +3,12 @@
 #include <cmath>
 #include <limits>
 #include <memory>
+#include <span>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <ATen/ops/full.h>
 #include <ATen/ops/isfinite.h>
 #include <ATen/ops/ones.h>
 #include <gtest/gtest.h>
@@ -15,6 +17,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/train/evaluation/evaluator.h"
+#include "trainyard/train/step/non_finite_search.h"
 #include "trainyard/train/testing/fake_accelerator.h"
 #include "trainyard/train/testing/tiny_model.h"
 #include "trainyard/train/testing/two_scalars.h"
@@ -421,6 +424,45 @@ TEST(NonFiniteTraining, AnEvaluationCountsSamplesWhoseLogitsAreNotFinite) {
   EXPECT_EQ(all.not_finite, 24);
   EXPECT_EQ(all.top_1, 0) << "NaN is never right";
   EXPECT_EQ(all.top_5, 0);
+}
+
+TEST(NonFiniteTraining, AGoodStepEndsARowOfSkippedOnes) {
+  TowerTrainerOptions options = tiny_options();
+  options.on_nan = OnNan::kSkip;
+  const auto steps = std::make_shared<int>(0);
+  options.hooks.update_pre = [steps](int, nn::ParameterSet& set) {
+    if ((*steps)++ != 60) set.gradient(*set.find("bn.bias"))[2] = kInfinity;
+  };
+  TowerTrainer trainer(options, tiny_source(240, 8));
+  trainer.train({.steps_per_epoch = 130});
+  EXPECT_EQ(*steps, 130);
+  EXPECT_EQ(trainer.skipped_steps(), 129);
+}
+
+TEST(NonFiniteTraining, AGradientOfTheLastReplicaAloneIsNamedWithIt) {
+  TowerTrainerOptions options = tiny_options({}, 3);
+  options.exchange.variable_update = "independent";
+  options.hooks.update_pre = [](int replica, nn::ParameterSet& set) {
+    if (replica == 2) set.gradient(*set.find("bn.bias"))[2] = kInfinity;
+  };
+  const std::string error = stopped_by(options);
+  EXPECT_TRUE(contains(error, "the gradient of bn.bias (inf) of replica 2 is not finite")) << error;
+}
+
+// What packs all weights belongs to no layer.
+TEST(NonFiniteSearch, NamesAKernelWithoutALayer) {
+  const nn::Graph graph = tiny_graph();
+  nn::ParameterSet parameters;
+  NonFiniteSearch search(graph, parameters);
+  const std::array<at::Tensor, 2> values = {at::ones({2}), at::full({3}, kNan)};
+  search.made({.phase = nn::NodeRun::Phase::kForward, .kernel = "packing"}, values);
+  EXPECT_FALSE(search.found()) << "the images themselves";
+  search.made({.phase = nn::NodeRun::Phase::kBackward, .kernel = "unpacking"}, std::span(values).first(1));
+  EXPECT_FALSE(search.found()) << "all is finite";
+  search.made({.phase = nn::NodeRun::Phase::kBackward, .kernel = "unpacking"}, values);
+  EXPECT_EQ(search.found().value_or(""), "a unpacking (NaN)");
+  search.made({.phase = nn::NodeRun::Phase::kBackward, .kernel = "later"}, values);
+  EXPECT_EQ(search.found().value_or(""), "a unpacking (NaN)") << "the first one";
 }
 
 }  // namespace

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <functional>
+#include <memory>
+#include <optional>
 #include <stdexcept>
 #include <string>
 #include <thread>
@@ -394,6 +396,44 @@ TEST(Trainer, LogsTheErrorsThatCameAfterTheFirstOne) {
   EXPECT_THROW(trainer.train({.steps_per_epoch = 3}), core::Error);
   const std::string said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("while the training ended: second: callback 'bad', after_train"), std::string::npos) << said;
+}
+
+// Before the first step the error is one of the step that comes next.
+TEST(Trainer, AnErrorBeforeTheFirstStepNamesIt) {
+  for (const int64_t done : {0, 2}) {
+    for (const Event failing : {Event::kBeforeTrain, Event::kBeforeEpoch, Event::kBeforeStep}) {
+      Log log;
+      CountingTrainer trainer(&log);
+      auto bad = std::make_shared<Recorder>("bad", log);
+      bad->on_event = [failing](Trainer&, Event event) {
+        if (event == failing) throw core::Error(core::ErrorCode::kIo, "full");
+      };
+      trainer.add(bad);
+      const core::Error error = core::thrown_by([&] { trainer.train({.steps_per_epoch = 3, .starting_step = done}); });
+      EXPECT_EQ(error.what(), "full: epoch 1, step " + std::to_string(done + 1) + ": callback 'bad', " +
+                                  std::string(event_name(failing)));
+    }
+  }
+}
+
+TEST(Trainer, AnEndBeforeAStepIsTheEndOfTheTraining) {
+  struct Ending : CountingTrainer {
+    std::optional<std::string> end_before_step() override {
+      if (global_step() < 2) return std::nullopt;
+      if (++asked > 3) throw core::Error(core::ErrorCode::kInternal, "it was asked again");
+      return "the input has ended";
+    }
+    int asked = 0;
+  };
+  for (const bool by_agreement : {false, true}) {
+    Ending trainer;
+    if (by_agreement) trainer.stop_by_agreement();
+    trainer.train({.steps_per_epoch = 5});
+    EXPECT_EQ(trainer.global_step(), 2);
+    EXPECT_EQ(trainer.stop_reason(), "the input has ended");
+    EXPECT_FALSE(trainer.stopped_by_signal());
+    EXPECT_EQ(trainer.asked, 1);
+  }
 }
 
 }  // namespace

@@ -25,6 +25,8 @@ constexpr const char* kNumClasses = "trainyard.num_classes";
 constexpr const char* kClassesKey = "trainyard.classes";
 constexpr const char* kInput = "trainyard.input";
 constexpr const char* kGraph = "trainyard.graph";
+constexpr const char* kLayout = "NCHW";
+constexpr const char* kChannelOrder = "RGB";
 constexpr const char* kSavedBehind = "description/";
 constexpr const char* kBoxed = "coco";  // the transform of images with boxes
 constexpr size_t kChannelCount = 3;
@@ -75,8 +77,8 @@ Json input_json(const ModelDescription& description) {
   const bool any_size = description.transform == "imagenet" || boxed;
   Json json{{"height", input.height},
             {"width", input.width},
-            {"layout", "NCHW"},
-            {"channel_order", "RGB"},
+            {"layout", kLayout},
+            {"channel_order", kChannelOrder},
             {"resize", rule.words},
             {"eval_rule", rule.name},
             {"resize_method", any_size ? input.resize_method : "bilinear"},
@@ -121,7 +123,21 @@ void read_entry(const ModelMetadata& metadata, const std::string& where, const c
   }
 }
 
+// Throws kUnsupported where the field has another value than `only`, in which a model here takes its input.
+void require_only(const Json& json, const std::string& where, const char* field, const std::string& only) {
+  const std::string actual = json.value(field, only);
+  if (actual == only) return;
+  throw core::Error(core::ErrorCode::kUnsupported,
+                    {.problem = fmt::format("the model takes images of another {} than models here do", field),
+                     .where = fmt::format("{}, {}", where, kInput),
+                     .expected = only,
+                     .actual = actual,
+                     .remedy = "change the model, and what its file says, to the expected one"});
+}
+
 void read_input(const Json& json, const std::string& where, ModelDescription& description) {
+  require_only(json, where, "layout", kLayout);
+  require_only(json, where, "channel_order", kChannelOrder);
   data::TransformOptions input{.training = false};
   input.height = json.at("height").get<int64_t>();
   input.width = json.at("width").get<int64_t>();

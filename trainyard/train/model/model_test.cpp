@@ -509,5 +509,90 @@ TEST_F(Bundle, ARunFolderOfTheProgramIsAModel) {
   EXPECT_THAT(core::message_of([&] { load_model(run); }), HasSubstr("does not hold its graph"));
 }
 
+// A checkpoint of the graph of flowers, without a tensor or with one of another shape.
+struct WrongFlowers : SavedFlowers {
+  nn::Shape shape{3, 7};  // of fc.weight; empty: it is missing
+  void save(core::StateWriter& writer) const override {
+    const nn::ParameterSet set = weights_of(flowers());
+    for (const nn::Segment& segment : set.segments()) {
+      if (segment.spec.name != "fc.weight") writer.tensor("model/" + segment.spec.name, set.value(segment.id));
+    }
+    if (!shape.empty()) writer.tensor("model/fc.weight", at::zeros(shape));
+    for (int i = 0; i < static_cast<int>(set.buffer_count()); ++i) {
+      writer.tensor("model/" + set.buffer_spec(i).name, set.buffer(i));
+    }
+    save_metadata(metadata_of(description()), writer);
+  }
+};
+
+TEST_F(Bundle, ACheckpointMustHaveTheWeightsOfItsGraph) {
+  CheckpointStore store(temp_.file("run"));
+  WrongFlowers wrong;
+  store.save(1, {.model = "flowers"}, wrong);
+  const std::string problem = "the weights are not those of the model's graph: ", remedy = "; save the model again";
+  EXPECT_EQ(core::message_of([&] { load_model(temp_.file("run")); }),
+            problem + temp_.file("run/model.ckpt-1") + ", 'fc.weight': expected [3, 8], got [3, 7]" + remedy);
+  wrong.shape = {};
+  store.save(2, {.model = "flowers"}, wrong);
+  EXPECT_EQ(core::message_of([&] { load_model(temp_.file("run")); }),
+            problem + temp_.file("run/model.ckpt-2") + ", 'fc.weight': expected [3, 8], got no such tensor" + remedy);
+}
+
+TEST_F(Bundle, WhatContradictsTheGraphIsTold) {
+  const auto refusal = [](const std::function<void(ModelDescription&)>& change) {
+    ModelDescription wrong = description();
+    change(wrong);
+    return core::message_of([&] { const Model model(wrong, weights_of(flowers())); });
+  };
+  for (const int64_t classes : {2, 4}) {
+    EXPECT_EQ(refusal([&](ModelDescription& said) { said.num_classes = classes; }),
+              "the graph has another number of outputs than the model has classes: the model: expected " +
+                  std::to_string(classes) + ", got [3]");
+  }
+  EXPECT_EQ(refusal([](ModelDescription& said) { said.num_classes = 3; }), "no error");
+  EXPECT_EQ(refusal([](ModelDescription& said) { said.first_output = 1; }),
+            "the model has more names of classes than outputs: the model: expected at most 3, got 3 from output 1 on");
+  EXPECT_EQ(refusal([](ModelDescription& said) {
+              said.classes = {};
+              said.first_output = 1;
+            }),
+            "no error");
+}
+
+TEST(LoadModel, NumbersBelowZeroAreRefused) {
+  EXPECT_EQ(core::message_of([] { LoadModelOptions{.contexts = -1}.validate(); }),
+            "contexts is negative: LoadModelOptions: got -1");
+  EXPECT_EQ(core::message_of([] { LoadModelOptions{.intra_op_threads = -2}.validate(); }),
+            "intra_op_threads is negative: LoadModelOptions: got -2");
+  EXPECT_EQ(core::message_of([] { LoadModelOptions{.contexts = 0, .intra_op_threads = 0}.validate(); }), "no error");
+}
+
+// Images of two channels are in no image file.
+TEST_F(Bundle, OnlyThreeColoursAreDecoded) {
+  const auto refusal = [&](const nn::Graph& graph) {
+    const Model model({.name = "other", .graph = graph}, weights_of(graph));
+    return core::message_of([&] { (void)model.decode(image_); }, core::ErrorCode::kUnsupported);
+  };
+  const std::string problem = "the model does not take images of three colours: other: expected [3, height, width], ",
+                    remedy = "; call logits() with its input";
+  nn::GraphBuilder b({.image = {2, 4, 5}, .name = "pairs"});
+  EXPECT_EQ(refusal(b.build(b.linear("fc", b.global_average_pool("pool", b.input()), {.out_features = 2}))),
+            problem + "got [2, 4, 5]" + remedy);
+}
+
+TEST_F(Bundle, LabelSetsHaveAProbabilityOfEachLabel) {
+  ModelDescription sets = description();
+  sets.label_sets = true;
+  const Model model(sets, weights_of(flowers()));
+  const at::Tensor logits = model.logits(model.decode(image_))[0];
+  const Prediction prediction = model.predict(image_, 3);
+  ASSERT_EQ(prediction.top.size(), 3U);
+  for (const ClassProbability& each : prediction.top) {
+    EXPECT_NEAR(each.probability, 1 / (1 + std::exp(-logits[each.output].item<double>())), 1e-6);
+    EXPECT_EQ(each.name, sets.classes[static_cast<size_t>(each.output)]);
+  }
+  EXPECT_GE(prediction.top[1].probability, prediction.top[2].probability);
+}
+
 }  // namespace
 }  // namespace trainyard::train::model_test

@@ -136,5 +136,22 @@ TEST(CurveSvg, ASecondAxisHasARowOfItsOwn) {
   }
 }
 
+// Rates have one curve, whatever has written them.
+TEST(CurveSvg, EachPhaseHasItsCurveWhereThereAreTwo) {
+  const auto panels = curve_panels(
+      "{\"global_step\":5,\"phase\":\"train\",\"loss\":1.5,\"top_1_accuracy\":0.25,\"learning_rate\":0.1}\n"
+      "{\"global_step\":6,\"phase\":\"eval\",\"loss\":2.5,\"top_1_accuracy\":0.5,\"learning_rate\":0.2}\n");
+  ASSERT_EQ(panels.size(), 5U);
+  for (const size_t two : {size_t{0}, size_t{1}}) {
+    ASSERT_EQ(panels[two].series.size(), 2U);
+    EXPECT_EQ(panels[two].series[0].x, std::vector<double>{5});
+    EXPECT_EQ(panels[two].series[1].x, std::vector<double>{6});
+  }
+  EXPECT_EQ(panels[0].series[1].y, std::vector<double>{2.5});
+  EXPECT_EQ(panels[1].series[0].y, std::vector<double>{0.25});
+  EXPECT_EQ(panels[2].series[0].x, (std::vector<double>{5, 6}));
+  EXPECT_EQ(panels[2].series[0].y, (std::vector<double>{0.1, 0.2}));
+}
+
 }  // namespace
 }  // namespace trainyard::train::curve_svg_test

@@ -2,7 +2,10 @@
 
 #include <cmath>
 #include <limits>
+#include <optional>
+#include <string>
 #include <variant>
+#include <vector>
 
 #include <ATen/ops/zeros.h>
 #include <gmock/gmock.h>
@@ -434,6 +437,30 @@ TEST(Monitors, TellWhatAFileOfOthersBeginsWith) {
             "not a file of metrics: " + path +
                 ": expected a first line global_step,epoch,wall_time,phase,..., got name,age; move it away");
   EXPECT_THAT(refusal(std::string(100, 'x') + "\n"), HasSubstr("got " + std::string(80, 'x') + "; move it away"));
+}
+
+TEST(MonitorSet, SavesTheHistoriesThatAreKeptAndLoadsThemAlone) {
+  const auto put = [](MonitorSet& to, int64_t step, const std::string& name, double value) {
+    to.write({.global_step = step, .phase = "val", .values = {{name, value}}});
+  };
+  MonitorSet monitors;
+  for (const char* name : {"val/a", "val/loss", "val/z"}) monitors.keep(name);  // two of them have no value
+  put(monitors, 4, "loss", 2.25);
+  put(monitors, 8, "loss", 1.5);
+  put(monitors, 8, "other", 3);
+  core::MemoryState state;
+  monitors.save(state);
+  EXPECT_EQ(state.names(), std::vector<std::string>{"val/loss"});
+  MonitorSet loaded;
+  put(loaded, 3, "loss", 7);
+  put(loaded, 3, "accuracy", 0.5);
+  loaded.load(state);
+  EXPECT_EQ(loaded.history("val/loss"), (MonitorSet::History{{4, 2.25}, {8, 1.5}}));
+  EXPECT_EQ(loaded.latest("val/loss"), 1.5);
+  EXPECT_EQ(loaded.latest("val/accuracy"), std::nullopt) << "it is of another run";
+  core::MemoryState again;
+  loaded.save(again);
+  EXPECT_EQ(again.names(), state.names()) << "what was loaded is kept";
 }
 
 }  // namespace

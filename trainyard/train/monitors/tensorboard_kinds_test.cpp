@@ -129,5 +129,15 @@ TEST(TensorBoardMonitor, ImagesHaveTheirHeightAndWidth) {
   }
 }
 
+TEST(TensorBoardMonitor, WhatIsFlushedIsInTheFile) {
+  const core::TempDir directory;
+  TensorBoardMonitor monitor(directory.path(), 0);
+  monitor.write({.global_step = 3, .wall_time = 1700000000, .phase = "val", .values = {{"loss", 2.5}}});
+  monitor.flush();
+  EXPECT_EQ(std::get<float>(values_in(directory.path()).at("val/loss").value), 2.5F);
+  monitor.close();
+  EXPECT_NO_THROW(monitor.flush()) << "nothing is open";
+}
+
 }  // namespace
 }  // namespace trainyard::train::tensorboard_kinds_test

@@ -7,9 +7,10 @@
 
 namespace trainyard::train {
 
-void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, nn::ParameterSet& parameters) {
+void RankEvaluations::begin(parallel::ProcessGroup* ranks, const data::BatchSource* source, int64_t global_step,
+                            nn::ParameterSet& parameters) {
   if (ranks == nullptr) return;
-  ranks->progress("evaluation", global_step);
+  ranks->progress("evaluation", evaluated_.insert(source).second ? -1 : global_step);
   take_statistics_of_first(*ranks, parameters);
 }
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <set>
 
 #include "trainyard/data/pipeline/batch_source.h"
 #include "trainyard/nn/execution/parameter_set.h"
@@ -13,10 +14,18 @@ namespace trainyard::train {
 
 // In all, null `ranks` means that this process is alone.
 
-// Collective: reports that this process evaluates, and copies rank 0's batch norm statistics to all ranks. With
-// `global_step` below 0 it is a first evaluation, which opens its data and makes its kernels as a first step does: the
-// start's deadline counts (ProcessGroup::progress()).
-void begin_rank_evaluation(parallel::ProcessGroup* ranks, int64_t global_step, nn::ParameterSet& parameters);
+// Begins the evaluations of a run. The first one of each source opens its data and makes its kernels as a first step
+// does: the start's deadline counts for it (ProcessGroup::progress()), and the step's for those that follow.
+class RankEvaluations {
+ public:
+  // Collective: reports that this process evaluates `source`, and copies rank 0's batch norm statistics to all ranks.
+  // Null: the evaluation takes its samples from elsewhere.
+  void begin(parallel::ProcessGroup* ranks, const data::BatchSource* source, int64_t global_step,
+             nn::ParameterSet& parameters);
+
+ private:
+  std::set<const data::BatchSource*> evaluated_;
+};
 
 // Collective: returns the evaluation over the samples of all ranks. `own` evaluates this rank's part, which may be
 // empty. With `shared` false each rank has evaluated all samples, and the result is its own. Throws kCancelled on all

@@ -1,13 +1,17 @@
 #include "trainyard/train/session/rank_evaluation.h"
 
 #include <array>
+#include <chrono>
 #include <cstdint>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <ATen/ops/equal.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/error.h"
+#include "trainyard/core/threads/thread.h"
 #include "trainyard/data/sources/described_source.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/evaluation/evaluator.h"
@@ -56,6 +60,38 @@ TEST(RankEvaluation, EachRankHasNeighbouringBatchesAndTheLastOneTheRest) {
 TEST(RankEvaluation, ARankWithoutABatchEvaluatesNothing) {
   EXPECT_EQ(evaluate_parts(6), (std::array<int64_t, kRanks>{0, 0, 6}));
   EXPECT_EQ(evaluate_parts(8), (std::array<int64_t, kRanks>{0, 4, 4}));
+}
+
+TEST(RankEvaluations, TheFirstOneOfASourceAloneHasTheTimeOfAFirstStep) {
+  const uint16_t port = parallel::free_port();
+  const auto source = tiny_source(4, 4, 1, false);
+  std::vector<core::Thread> threads;
+  for (int rank = 0; rank < 2; ++rank) {
+    threads.emplace_back(core::ThreadOptions{}, [rank, port, &source] {
+      const auto group = std::make_shared<parallel::ProcessGroup>(
+          parallel::ProcessRank{.rank = rank, .size = 2, .master_port = port},
+          parallel::ProcessGroupOptions{
+              .deadlines = {.start = std::chrono::seconds(60), .step = std::chrono::milliseconds(300)}});
+      RankEvaluations evaluations;
+      nn::ParameterSet parameters;
+      const auto samples = [&] {
+        evaluations.begin(group.get(), source.get(), /*global_step=*/7, parameters);
+        const auto own = [rank] {
+          if (rank == 1) std::this_thread::sleep_for(std::chrono::milliseconds(2000));
+          return Evaluation{.samples = 1};
+        };
+        return evaluate_over_ranks(group.get(), own).samples;
+      };
+      EXPECT_EQ(samples(), 2) << rank;
+      try {
+        samples();
+        EXPECT_EQ(rank, 1) << "the step's deadline was over";
+      } catch (const core::Error&) {  // the other rank hears of it
+      }
+      group->leave();
+    });
+  }
+  for (core::Thread& thread : threads) thread.join();
 }
 
 // Two replicas of each of three processes, of a source that returns the batches of all six.

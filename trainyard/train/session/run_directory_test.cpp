@@ -1,9 +1,17 @@
 #include "trainyard/train/session/run_directory.h"
 
 #include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <optional>
 #include <sstream>
+#include <string>
+#include <system_error>
+#include <thread>
 #include <utility>
+#include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <pty.h>
@@ -266,6 +274,61 @@ TEST(RunLock, IsNotTakenWhereATrainingCannotWrite) {
   for (const char* refused : {"linked/run.lock", "other/run.lock"}) EXPECT_FALSE(files.exists(directory.file(refused)));
   const RunLock lock(directory.file("new/run"));
   EXPECT_TRUE(files.exists(directory.file("new/run/run.lock")));
+}
+
+TEST(RunDirectories, AKeyMayComeLater) {
+  int outer = -1, inner = -1;
+  ASSERT_EQ(::openpty(&outer, &inner, nullptr, nullptr, nullptr), 0);
+  const int before = ::dup(STDIN_FILENO);
+  ::dup2(inner, STDIN_FILENO);
+  std::thread later([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(250));  // longer than one look at the terminal
+    EXPECT_EQ(::write(outer, "d", 1), 1);
+  });
+  std::ostringstream out;
+  std::optional<ExistingRun> chosen;
+  const auto error = core::error_of([&] { chosen = ask_existing_run("runs/a", out, core::StopSource().token()); });
+  later.join();
+  ::dup2(before, STDIN_FILENO);
+  for (const int descriptor : {outer, inner, before}) ::close(descriptor);
+  EXPECT_FALSE(error) << "no key is no answer";
+  EXPECT_EQ(chosen, ExistingRun::kDelete);
+}
+
+TEST(RunDirectories, AQuestionNeedsATerminalOnBothSides) {
+  int outer = -1, terminal = -1;
+  ASSERT_EQ(::openpty(&outer, &terminal, nullptr, nullptr, nullptr), 0);
+  const int nothing = ::open("/dev/null", O_RDWR);
+  ASSERT_NE(nothing, -1);
+  static_cast<void>(std::fflush(stdout));
+  const int input = ::dup(STDIN_FILENO), output = ::dup(STDOUT_FILENO);
+  std::vector<bool> asked;
+  for (const auto& [in, out] : {std::pair(terminal, terminal), std::pair(terminal, nothing),
+                                std::pair(nothing, terminal), std::pair(nothing, nothing)}) {
+    ::dup2(in, STDIN_FILENO);
+    ::dup2(out, STDOUT_FILENO);
+    asked.push_back(can_ask());
+  }
+  ::dup2(input, STDIN_FILENO);
+  ::dup2(output, STDOUT_FILENO);
+  for (const int descriptor : {outer, terminal, nothing, input, output}) ::close(descriptor);
+  EXPECT_EQ(asked, (std::vector<bool>{true, false, false, false}));
+}
+
+TEST(RunDirectories, ANewOneThatCannotBeMadeIsNamed) {
+  const core::TempDir directory;
+  core::local_file_system().write_file_atomically(directory.file("runs"), "x");
+  const std::string remedy = "pass --train_dir, or an empty --train_dir= to save nothing";
+  const core::Error file = core::thrown_by([&] { (void)make_new_run_directory(directory.file("runs/today"), "tiny"); });
+  EXPECT_EQ(file.detail().remedy, remedy);
+  EXPECT_THAT(file.detail().where, HasSubstr(directory.file("runs")));
+  const std::string longer(300, 'a');
+  const core::Error name = core::thrown_by([&] { (void)make_new_run_directory(directory.path(), longer); });
+  EXPECT_EQ(name.code(), core::ErrorCode::kIo);
+  EXPECT_EQ(name.detail().problem, "a folder for the run cannot be made");
+  EXPECT_EQ(name.detail().where, directory.file(longer + "-1"));
+  EXPECT_EQ(name.detail().actual, std::error_code(ENAMETOOLONG, std::generic_category()).message());
+  EXPECT_EQ(name.detail().remedy, remedy);
 }
 
 }  // namespace

@@ -1,7 +1,6 @@
 #include "trainyard/train/session/training_session.h"
 
 #include <exception>
-#include <set>
 #include <utility>
 
 #include "trainyard/core/base/error.h"
@@ -11,7 +10,6 @@
 #include "trainyard/train/callbacks/agreement_callback.h"
 #include "trainyard/train/loop/rank_times.h"
 #include "trainyard/train/session/gather_state_callback.h"
-#include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/session/share_counter.h"
 #include "trainyard/train/session/slow_rank_callback.h"
 #include "trainyard/train/step/tower_trainer.h"
@@ -168,25 +166,14 @@ void TrainingSession::run(const std::function<void()>& work) {
   }
 }
 
-namespace {
-
-// Returns the step that an evaluation tells the other ranks: none for the first one of `source`, which is then one of
-// `evaluated`.
-int64_t step_of_evaluation(const data::BatchSource* source, std::set<const data::BatchSource*>& evaluated,
-                           int64_t global_step) {
-  return evaluated.insert(source).second ? -1 : global_step;
-}
-
-}  // namespace
-
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, const std::function<Evaluation()>& own) {
-  begin_rank_evaluation(ranks(), step_of_evaluation(nullptr, evaluated_, trainer_.global_step()), parameters);
+  evaluations_.begin(ranks(), nullptr, trainer_.global_step(), parameters);
   return evaluate_over_ranks(ranks(), own);
 }
 
 Evaluation TrainingSession::evaluate(nn::ParameterSet& parameters, Evaluator& evaluator, data::BatchSource& source,
                                      bool shared) {
-  begin_rank_evaluation(ranks(), step_of_evaluation(&source, evaluated_, trainer_.global_step()), parameters);
+  evaluations_.begin(ranks(), &source, trainer_.global_step(), parameters);
   shared = shared && shares_batches(ranks(), source);
   const auto own = [&] {
     if (shared) return evaluate_own_batches(*ranks(), evaluator, source);

@@ -27,7 +27,6 @@
 #include <functional>
 #include <memory>
 #include <optional>
-#include <set>
 #include <string>
 #include <vector>
 
@@ -40,6 +39,7 @@
 #include "trainyard/train/checkpoint/checkpoint.h"
 #include "trainyard/train/checkpoint/checkpoint_queue.h"
 #include "trainyard/train/loop/trainer.h"
+#include "trainyard/train/session/rank_evaluation.h"
 #include "trainyard/train/session/resume.h"
 #include "trainyard/train/session/run_lock.h"
 #include "trainyard/train/session/run_report.h"
@@ -166,7 +166,7 @@ class TrainingSession {
   std::optional<RunLock> lock_;             // outlives all that writes into the directory
   std::shared_ptr<CheckpointQueue> queue_;  // writes checkpoints in the background; null: nothing is saved
   int64_t first_step_ = 0;
-  std::set<const data::BatchSource*> evaluated_;  // sources of evaluate(); null: that without one
+  RankEvaluations evaluations_;
   std::shared_ptr<CutEvaluation> cut_;
   std::shared_ptr<ValidationRecord> record_;
   std::shared_ptr<BestKeeper> best_;

@@ -12,6 +12,7 @@
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
 #include <sys/inotify.h>
 #include <unistd.h>
 
@@ -22,11 +23,14 @@
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/nn/quantization/quantization_aware.h"
 #include "trainyard/parallel/process_group/process_group.h"
 #include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/checkpoint/checkpoint_facts.h"
 #include "trainyard/train/session/rank_evaluation.h"
+#include "trainyard/train/session/resume.h"
+#include "trainyard/train/session/run_report.h"
 
 namespace trainyard::train::training_session_test {
 namespace {
@@ -489,6 +493,131 @@ TEST(TrainingSession, AFirstEvaluationHasTheTimeOfAFirstStep) {
     });
   }
   for (core::Thread& thread : threads) thread.join();
+}
+
+TEST(TrainingSession, ItsReportTellsWhatRunsAndHowItEnded) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  train_to(2, run, 0);
+  const auto report = [&] { return nlohmann::json::parse(core::local_file_system().read_file(run + "/summary.json")); };
+  for (const bool fails : {true, false}) {
+    Steps trainer;
+    TrainingSession session(trainer, {.directory = run, .identity = {.model = "steps"}});
+    session.print(std::make_shared<Counter>());
+    session.open();
+    session.resume();
+    SessionSteps steps;
+    steps.report = RunReportOptions{.path = run + "/summary.json", .model = "steps", .mode = "training"};
+    session.prepare(std::move(steps));
+    EXPECT_EQ(session.report_path(), "");
+    int calls = 0;
+    const auto work = [&] {
+      ++calls;
+      EXPECT_EQ(report()["status"], "running");
+      EXPECT_EQ(report()["global_step"], 2);
+      session.train({.steps_per_epoch = 5, .starting_step = 2});
+      if (fails) throw core::Error(core::ErrorCode::kIo, "the disk is gone");
+    };
+    if (fails) {
+      EXPECT_EQ(core::message_of([&] { session.run(work); }, core::ErrorCode::kIo), "the disk is gone");
+      EXPECT_EQ(report()["status"], "failed");
+      EXPECT_EQ(report()["error"], "the disk is gone");
+    } else {
+      session.run(work);
+      RunSummary summary = session.summary();
+      session.end(summary);
+      EXPECT_EQ(report()["status"], "finished");
+      EXPECT_EQ(summary.model, "steps");
+    }
+    EXPECT_EQ(calls, 1);
+    EXPECT_EQ(report()["global_step"], 5);
+    EXPECT_EQ(session.report_path(), run + "/summary.json");
+  }
+}
+
+TEST(TrainingSession, WithoutAReportTheWorkIsAllThatRuns) {
+  Steps trainer;
+  TrainingSession session(trainer, {});
+  session.prepare({});
+  int calls = 0;
+  session.run([&] { ++calls; });
+  EXPECT_EQ(calls, 1);
+  RunSummary summary = session.summary();
+  session.end(summary);
+  EXPECT_EQ(session.report_path(), "");
+  EXPECT_EQ(summary.model, "");
+}
+
+TEST(ResumeRun, ANamedCheckpointIsLoadedInsteadOfTheNewest) {
+  const core::TempDir directory;
+  const std::string earlier = directory.file("earlier"), run = directory.file("run");
+  for (const int64_t step : {4, 6}) {
+    Counter counter;
+    counter.steps = 10 * step;
+    class Counted : public core::Stateful {
+     public:
+      explicit Counted(const Counter& of) : of_(of) {}
+      void save(core::StateWriter& writer) const override { of_.save(writer); }
+      void load(const core::StateReader&) override {}
+
+     private:
+      const Counter& of_;
+    };
+    CheckpointStore(earlier).save(step, {.model = "steps"}, Counted(counter));
+  }
+  class Loaded : public core::Stateful {
+   public:
+    void save(core::StateWriter& writer) const override { writer.integer("steps", steps); }
+    void load(const core::StateReader& reader) override { steps = reader.integer("steps"); }
+    int64_t steps = 0;
+  };
+  Loaded state;
+  const std::string named = core::join_path(earlier, "model.ckpt-4");
+  const auto found = resume_run(state, {.directory = run, .checkpoint = named, .identity = {.model = "steps"}});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(found->path, named);
+  EXPECT_EQ(found->global_step, 4);
+  EXPECT_EQ(state.steps, 40);
+  EXPECT_FALSE(core::local_file_system().exists(run));
+  EXPECT_EQ(resume_run(state, {.checkpoint = earlier})->global_step, 6);
+  EXPECT_EQ(state.steps, 60);
+  EXPECT_THAT(core::message_of([&] { resume_run(state, {.checkpoint = named, .identity = {.model = "other"}}); }),
+              HasSubstr("expected other, got steps"));
+}
+
+// A state that has the scale of a node beyond what its checkpoint holds.
+class Scaled : public core::Stateful {
+ public:
+  explicit Scaled(std::string node) : node_(std::move(node)) {}
+  void save(core::StateWriter& writer) const override {
+    writer.integer("steps", 1);
+    if (!node_.empty()) writer.integer(nn::training_scale_name(node_), 1);
+  }
+  void load(const core::StateReader& reader) override {
+    static_cast<void>(reader.integer("steps"));
+    if (!node_.empty()) static_cast<void>(reader.integer(nn::training_scale_name(node_)));
+  }
+
+ private:
+  std::string node_;
+};
+
+TEST(ResumeRun, ALayerThatAFlagHasAddedIsNamed) {
+  const core::TempDir directory;
+  const std::string run = directory.file("run");
+  const std::string saved = CheckpointStore(run).save(3, {}, Scaled("")).path;
+  for (const bool named : {true, false}) {
+    const ResumeOptions options = named ? ResumeOptions{.checkpoint = saved} : ResumeOptions{.directory = run};
+    for (const std::string flag : {"dropout", "stochastic_depth"}) {
+      Scaled state("block." + flag);
+      EXPECT_EQ(core::message_of([&] { resume_run(state, options); }),
+                "the training with --qat was begun without --" + flag + ": " + saved +
+                    ": expected the layers that it has scales of 8 bits for, got block." + flag + "; leave --" + flag +
+                    " out, or begin another run from it: --weights");
+    }
+    Scaled other("dropout.block");
+    EXPECT_EQ(core::code_of([&] { resume_run(other, options); }), core::ErrorCode::kCorruptData);
+  }
 }
 
 }  // namespace

@@ -1,3 +1,4 @@
+#include <cmath>
 #include <memory>
 
 #include <ATen/TensorOperators.h>
@@ -164,6 +165,21 @@ TEST(GrowingImages, ExecutorsAgree) {
     return trainer.parameters().values().clone();
   };
   EXPECT_LT((values("cpu") - values("reference")).abs().max().item<double>(), 1e-4);
+}
+
+TEST(LabelSetLoss, IsTheMeanOverAllLabelsOfAllImages) {
+  const at::Tensor images = at::randn({kBatch, 3, 5, 5}),
+                   labels = at::randint(0, 2, {kBatch, kTinyClasses}, at::kFloat);
+  labels[1] = 0.25;
+  const FirstStep step = first_step({{"images", images}, {"labels", labels}}, label_set_loss());
+  double sum = 0;
+  for (int64_t i = 0; i < kBatch; ++i) {
+    for (int64_t c = 0; c < kTinyClasses; ++c) {
+      const double logit = step.logits[i][c].item<double>(), target = labels[i][c].item<double>();
+      sum += target * std::log1p(std::exp(-logit)) + (1 - target) * std::log1p(std::exp(logit));
+    }
+  }
+  EXPECT_NEAR(step.loss, sum / (kBatch * kTinyClasses), 1e-5);
 }
 
 }  // namespace

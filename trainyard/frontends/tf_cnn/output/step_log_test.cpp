@@ -1,15 +1,21 @@
 #include "trainyard/frontends/tf_cnn/output/step_log.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <memory>
 #include <string>
 #include <vector>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/golden.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/testing/callback_conformance.h"
 
 namespace trainyard::frontends::step_log_test {
@@ -108,6 +114,64 @@ TEST(StepLog, CountsFromTheRunsOwnBeginningAfterAResume) {
   EXPECT_THAT(text, HasSubstr("total images/sec: 96.00"));
 }
 
+// Reading a loss of an accelerator takes 2 s of the clock, so that the steps with a line are longer than the others.
+TEST(StepLog, BeginsAgainWithEachRun) {
+  std::string text;
+  StepLogOptions options = step_log_options(text);
+  options.display_every = 2;
+  options.warmup_steps = 1;
+  options.loss = [](const train::StepView&) { return 0.5; };
+  train::PretendTrainer trainer;
+  trainer.on_accelerator = true;
+  const auto log = std::make_shared<StepLog>(options);
+  train::run_callback(trainer, log, {.steps_per_epoch = 1 + 5});
+  const std::string first = text;
+  EXPECT_EQ(std::count(first.begin(), first.end(), '+'), 3) << first;
+  EXPECT_EQ(log->steps(), 5);
+  text.clear();
+  trainer.train({.steps_per_epoch = 1 + 5});
+  EXPECT_EQ(text, first);
+  EXPECT_EQ(log->steps(), 5);
+  text.clear();
+  trainer.train({.steps_per_epoch = 1});
+  EXPECT_EQ(text, "Running warm up\n" + total_lines(0) + "\n") << "its only step warms up";
+  EXPECT_EQ(log->steps(), 0);
+  EXPECT_EQ(log->elapsed_seconds(), 0);
+  EXPECT_EQ(log->images_per_second(), 0);
+}
+
+TEST(StepLog, ARunAfterOneThatFailedHasItsTotal) {
+  std::string text;
+  bool fails = true;
+  train::PretendTrainer trainer;
+  trainer.in_step = [&fails](int64_t) {
+    if (fails) throw core::Error(core::ErrorCode::kIo, "on purpose");
+  };
+  const auto log = std::make_shared<StepLog>(step_log_options(text));
+  EXPECT_THROW(train::run_callback(trainer, log, {.steps_per_epoch = 2}), core::Error);
+  EXPECT_EQ(text.find("total images/sec"), std::string::npos) << text;
+  fails = false;
+  trainer.train({.steps_per_epoch = 3, .starting_step = 3});
+  EXPECT_THAT(text, HasSubstr(total_lines(0))) << "also without a step";
+}
+
+TEST(StepLog, IsReadByOthersAsItIsPrinted) {
+  const core::TempDir directory;
+  const std::string file = directory.file("output");
+  std::fflush(stdout);
+  const int before = ::dup(STDOUT_FILENO);
+  const int written = ::open(file.c_str(), O_WRONLY | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_GE(written, 0);
+  ::dup2(written, STDOUT_FILENO);
+  ::close(written);
+  print_to_stdout("one\ntwo");
+  const std::string text = core::local_file_system().read_file(file);
+  std::fflush(stdout);
+  ::dup2(before, STDOUT_FILENO);
+  ::close(before);
+  EXPECT_EQ(text, "one\ntwo\n");
+}
+
 TEST(StepLog, SaysNoTotalOfARunThatFailed) {
   std::string text;
   train::PretendTrainer trainer;
@@ -165,6 +229,18 @@ TEST(StepLog, SaysTheTotalWhereItIsWanted) {
 TEST(StepLog, IsTheChiefsUnlessEveryWorkerHasItsOwn) {
   EXPECT_TRUE(StepLog({.batch_size = 1}).chief_only());
   EXPECT_FALSE(StepLog({.batch_size = 1, .every_worker = true}).chief_only());
+}
+
+TEST(StepLog, RefusalsTellTheNumber) {
+  const auto message = [](const StepLogOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_EQ(message({.batch_size = 1}), "no error");
+  EXPECT_EQ(message({.batch_size = -3}), "batch_size must be positive: got -3");
+  EXPECT_EQ(message({.batch_size = 1, .num_workers = -4}), "num_workers must be positive: got -4");
+  EXPECT_EQ(message({.batch_size = 1, .display_every = -5}), "display_every must be positive: got -5");
+  EXPECT_EQ(message({.batch_size = 1, .warmup_steps = -6}), "warmup_steps must not be negative: got -6");
+  EXPECT_EQ(message({.batch_size = 1, .display_perf_ewma = 1.5}), "display_perf_ewma must be in [0, 1]: got 1.5");
+  EXPECT_EQ(message({.batch_size = 1, .display_perf_ewma = -0.5}), "display_perf_ewma must be in [0, 1]: got -0.5");
+  for (const double end : {0.0, 1.0}) EXPECT_EQ(message({.batch_size = 1, .display_perf_ewma = end}), "no error");
 }
 
 TEST(StepLog, RefusesBadOptions) {

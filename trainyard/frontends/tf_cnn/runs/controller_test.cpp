@@ -1,5 +1,7 @@
 // The controller of distributed_all_reduce and its workers, on threads of this process.
+#include <array>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
@@ -17,6 +19,7 @@
 #include "trainyard/frontends/tf_cnn/cluster_run.h"
 #include "trainyard/parallel/servers/server_options.h"
 #include "trainyard/parallel/testing/free_port.h"
+#include "trainyard/train/testing/tiny_model.h"
 
 namespace trainyard::frontends::controller_test {
 namespace {
@@ -100,6 +103,26 @@ TEST(Controller, PassesItsStopOnToAllWorkers) {
   EXPECT_EQ(result.error, "no error");
   EXPECT_EQ(result.statistics.last_average_loss, std::nullopt) << "nothing was trained";
   EXPECT_FALSE(result.statistics.stopped_by_signal);
+}
+
+// The stop is heard in each step, and before the first one nothing is trained that could end.
+TEST(Controller, EndsTheTrainingsOfItsWorkersWhenItIsStopped) {
+  for (const bool stops : {false, true}) {
+    std::array<int64_t, 2> steps{};
+    const Controlled result = control(
+        [&steps](ControllerLink& link, int64_t worker) {
+          train::TowerTrainer trainer(train::tiny_options(), train::tiny_source(24, 6));
+          trainer.add(std::make_shared<ControllerReport>(
+              std::shared_ptr<ControllerLink>(std::shared_ptr<ControllerLink>(), &link)));
+          trainer.train({.steps_per_epoch = 4});
+          steps.at(static_cast<size_t>(worker)) = trainer.global_step();
+          link.end({.num_workers = 2, .num_steps = trainer.global_step()});
+        },
+        stops);
+    EXPECT_EQ(result.error, "no error");
+    EXPECT_THAT(steps, ::testing::Each(stops ? 1 : 4));
+    EXPECT_EQ(result.statistics.num_steps, stops ? 1 : 4);
+  }
 }
 
 // Among the workers a rank is a worker; in the group with the controller worker 1 is rank 2.

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <sstream>
 #include <string>
@@ -114,6 +115,28 @@ TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllLosses) {
   EXPECT_EQ(results[1].statistics.num_workers, 2);
   EXPECT_NEAR(chief.average_wall_time * chief.images_per_sec, 2 * 2, 1e-9) << "the images of both";
   EXPECT_EQ(chief.last_average_loss, 7.0) << "of the last step, which is not shown";
+}
+
+// Behind a warm-up of a step, and with summaries whose steps no flag names: the means are those of the steps that are
+// shown, which are counted from the warm-up on.
+TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeansOfTimedSteps) {
+  TfCnnOptions options = three_steps();
+  options.steps.num_warmup_batches = 1;
+  options.steps.num_batches = 5;
+  options.display.display_every = 4;
+  options.display.summary_verbosity = 1;
+  for (const std::optional<int64_t> every : {std::optional<int64_t>(), std::optional<int64_t>(3)}) {
+    options.display.save_summaries_steps = every;
+    const auto transports = parallel::make_memory_transports(2);
+    const std::array<OfRank, 2> results = train_on_both(options, [&](PreparedRun& run, int rank) {
+      run.options.device.variable_update = "distributed_all_reduce";
+      run.device.exchange =
+          parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
+      run.device.choose_communicators();
+    });
+    EXPECT_THAT(results[0].lines, HasSubstr("\n1\timages/sec\t6.000\n4\timages/sec\t9.000\n"));
+    EXPECT_EQ(results[0].statistics.last_average_loss, 10.0) << "of the last step";
+  }
 }
 
 // All images are equal, and each has another one of the eight classes: one is right, and five are among the best five.

@@ -355,5 +355,20 @@ TEST(RefusedOptions, OfSizesThatDiffer) {
   EXPECT_THAT(message({16, 20}), HasSubstr("expected 24x32, got 16x20"));
 }
 
+// The profile of steps with small images had the operations and bytes of the last size.
+TEST(RefusedOptions, AProfileIsOfOneSize) {
+  TfCnnOptions options;
+  options.input.data_dir = "photos";
+  options.display.tfprof_file = "profile.json";
+  options.input.epoch_sizes = {{0, {24, 32}}};
+  EXPECT_EQ(core::message_of([&] { options.validate(); }), "no error");
+  options.input.epoch_sizes = {{0, {16, 20}}, {5, {24, 32}}};
+  EXPECT_THAT(core::message_of([&] { options.validate(); }),
+              HasSubstr("--tfprof_file cannot be used: got it counts the work of images of one size"));
+  options.mode = RunMode::kEvaluation;
+  options.saving.train_dir = "out";
+  EXPECT_EQ(core::message_of([&] { options.validate(); }), "no error") << "images have the last size";
+}
+
 }  // namespace
 }  // namespace trainyard::frontends::refused_flags_test

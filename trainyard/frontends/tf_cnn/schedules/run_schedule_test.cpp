@@ -411,6 +411,85 @@ TEST(RunSchedule, OptionsFilledByHandMustBeComplete) {
   EXPECT_TRUE(refused({.init_learning_rate = 1, .schedule = "one_cycle", .changes_by_epoch = true}));
 }
 
+TEST(RunSchedule, WhatIsIncompleteIsSaid) {
+  const auto message = [](const LearningRateOptions& options) {
+    return core::message_of([&] { make_run_schedule(options, small()); });
+  };
+  const std::string incomplete = "the learning rate's schedule is incomplete: expected ";
+  EXPECT_EQ(message({.init_learning_rate = 1, .schedule = "linear"}),
+            incomplete +
+                "auto, constant, piecewise, staircase, exponential, polynomial, cosine, cosine_restarts or one_cycle, "
+                "got linear");
+  for (const std::string schedule :
+       {"constant", "staircase", "exponential", "polynomial", "cosine", "cosine_restarts", "one_cycle"}) {
+    EXPECT_EQ(message({.schedule = schedule}), incomplete + "init_learning_rate with it, got " + schedule);
+  }
+  EXPECT_EQ(message({.schedule = "piecewise"}), incomplete + "rates and epochs with it, got piecewise");
+  EXPECT_EQ(message({.init_learning_rate = 1, .schedule = "staircase"}),
+            incomplete + "num_epochs_per_decay with it, got staircase");
+  const std::string by_epoch = "a rate of its own with changes_by_epoch, and not one_cycle, got ";
+  EXPECT_EQ(message({.changes_by_epoch = true}), incomplete + by_epoch + "auto");
+  EXPECT_EQ(message({.init_learning_rate = 1, .schedule = "one_cycle", .changes_by_epoch = true}),
+            incomplete + by_epoch + "one_cycle");
+}
+
+TEST(RunSchedule, HasTheNameAndTheWarmupOfItsFlags) {
+  const std::string rate = "--init_learning_rate=.4", named = "--learning_rate_schedule=";
+  const std::string period = "--num_epochs_per_decay=2", factor = "--learning_rate_decay_factor=.5";
+  for (const auto& [name, arguments] :
+       std::vector<std::pair<std::string, Arguments>>{{"constant", {rate}},
+                                                      {"staircase", {rate, period, factor}},
+                                                      {"exponential", {rate, period, factor, named + "exponential"}},
+                                                      {"polynomial", {rate, named + "polynomial"}},
+                                                      {"cosine", {rate, named + "cosine"}},
+                                                      {"cosine_restarts", {rate, period, named + "cosine_restarts"}},
+                                                      {"piecewise", {"--piecewise_learning_rate_schedule=1;3;.1"}}}) {
+    Arguments warmed = arguments;
+    warmed.emplace_back("--num_learning_rate_warmup_epochs=2");
+    const RunSchedule plain = make_run_schedule(options_of(arguments), small());
+    const RunSchedule with_warmup = make_run_schedule(options_of(warmed), small());
+    EXPECT_EQ(plain.name, name);
+    EXPECT_EQ(with_warmup.name, name);
+    EXPECT_EQ(plain.warmup_steps, 0) << name;
+    EXPECT_EQ(with_warmup.warmup_steps, 40) << name;
+    EXPECT_GT(plain.learning_rate(0), 0) << name;
+    EXPECT_EQ(with_warmup.learning_rate(0), 0) << name;
+    EXPECT_FALSE(plain.momentum) << name;
+  }
+  EXPECT_EQ(make_run_schedule(options_of({rate, named + "one_cycle"}), small()).name, "one_cycle");
+  ScheduleFacts facts = small();
+  facts.model = {.learning_rate = 1, .batch_size = 32};
+  EXPECT_EQ(make_run_schedule({}, facts).name, "the model's own");
+  EXPECT_DOUBLE_EQ(make_run_schedule({}, facts).learning_rate(0), 0.25) << "8 images a step";
+  facts.rated_examples_per_step = 16;
+  EXPECT_DOUBLE_EQ(make_run_schedule({}, facts).learning_rate(0), 0.5);
+}
+
+TEST(RunSchedule, AnEndOfTheTrainingIsNoBoundary) {
+  ScheduleFacts facts = small();
+  const LearningRateOptions options = options_of({"--piecewise_learning_rate_schedule=1;3;.1;10;.01"});
+  EXPECT_THAT(make_run_schedule(options, facts).boundaries, ElementsAre(60));
+  facts.steps = 201;
+  EXPECT_THAT(make_run_schedule(options, facts).boundaries, ElementsAre(60, 200));
+  facts.steps = 60;
+  EXPECT_THAT(make_run_schedule(options, facts).boundaries, IsEmpty());
+}
+
+TEST(RunSchedule, WhatLeavesNoStepIsSaid) {
+  const auto message = [](const Arguments& more) {
+    Arguments all = {"--init_learning_rate=.4", "--learning_rate_schedule=cosine"};
+    all.insert(all.end(), more.begin(), more.end());
+    return core::message_of([&] { make_run_schedule(options_of(all), small()); });
+  };
+  EXPECT_EQ(message({"--num_learning_rate_cooldown_epochs=2", "--num_learning_rate_warmup_epochs=8"}),
+            "the cooldown of the learning rate leaves no step of the schedule: --num_learning_rate_cooldown_epochs: "
+            "expected less than 2 epochs, got 2");
+  EXPECT_EQ(message({"--num_learning_rate_cooldown_epochs=2", "--num_learning_rate_warmup_epochs=7"}), "no error");
+  EXPECT_EQ(message({"--num_learning_rate_warmup_epochs=12"}),
+            "the warm-up of the learning rate is as long as the training: --num_learning_rate_warmup_epochs: expected "
+            "less than 10 epochs, got 12");
+}
+
 TEST(RunSchedule, AWarmupAsLongAsTheTrainingIsRefused) {
   for (const char* schedule : {"cosine", "polynomial"}) {
     const LearningRateOptions options = options_of({"--init_learning_rate=.4", "--num_learning_rate_warmup_epochs=10",

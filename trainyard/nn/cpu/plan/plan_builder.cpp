@@ -111,11 +111,13 @@ void PlanBuilder::add_inputs() {
   const std::vector<bool>& wanted = options().input_gradients;
   for (const int node : graph_.inputs()) {
     const size_t index = plan_.inputs_.size();
-    const ValueId id = new_plain(graph_.nodes[static_cast<size_t>(node)].shape, index < wanted.size() && wanted[index]);
-    Value& input = values_[static_cast<size_t>(id)];
-    input.data = plan_.memory_.add(0);
-    holders_.resize(static_cast<size_t>(plan_.memory_.size()));
-    plan_.inputs_.push_back({.data = input.data, .shape = input.shape});
+    const bool needs_gradient = index < wanted.size() && wanted[index] && options().gradients;
+    // The caller's tensor, outside of the arena.
+    const ValueId id = add_value({.kind = Value::Kind::kPlain,
+                                  .shape = with_batch(options().batch, graph_.nodes[static_cast<size_t>(node)].shape),
+                                  .needs_gradient = needs_gradient},
+                                 0);
+    plan_.inputs_.push_back({.data = value(id).data, .shape = value(id).shape});
     set_value(node, id);
     note_rounding(node);
   }

@@ -333,5 +333,13 @@ TEST(Plan, HasTheMemoryThatItsStepsName) {
   }
 }
 
+// The first step reads the caller's images where they are.
+TEST(Plan, HasNoMemoryForItsInputs) {
+  GraphBuilder b({.image = {16, 8, 8}, .name = "inputs"});
+  const Graph graph = b.build(b.flatten("flat", b.input()));
+  const Planned planned(graph, at::kFloat, ConvolutionPolicy::kDirect, 2, Mode::kInference);
+  EXPECT_EQ(planned.plan->arena_bytes(), 2 * 16 * 8 * 8 * int64_t{sizeof(float)}) << "the vectors alone";
+}
+
 }  // namespace
 }  // namespace trainyard::nn::cpu::plan_test

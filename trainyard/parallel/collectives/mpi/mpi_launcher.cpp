@@ -1,11 +1,12 @@
 #include "trainyard/parallel/collectives/mpi/mpi_launcher.h"
 
 #include <algorithm>
-#include <charconv>
+#include <cstdint>
 #include <filesystem>
 #include <fstream>
 #include <initializer_list>
 #include <iterator>
+#include <limits>
 #include <memory>
 #include <system_error>
 #include <thread>
@@ -30,9 +31,8 @@ constexpr const char* kAtOnceOverTcp = "327680";  // bytes: a chunk with room fo
 // Returns the number in the first of these variables that has one; 0: none has.
 int number_in(const ReadVariable& read, std::initializer_list<const char*> names) {
   for (const char* name : names) {
-    const std::optional<std::string> text = read(name);
-    int value = 0;
-    if (text && std::from_chars(text->data(), text->data() + text->size(), value).ec == std::errc()) return value;
+    const std::optional<int64_t> value = number_of_launcher(read, name);
+    if (value && *value <= std::numeric_limits<int>::max()) return static_cast<int>(*value);
   }
   return 0;
 }

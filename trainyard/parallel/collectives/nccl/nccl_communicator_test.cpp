@@ -1,6 +1,11 @@
 // The communicator's own work, on a NCCL that is a fake in the host's memory: how ranks meet, wait, fail and end.
 #include "trainyard/parallel/collectives/nccl/nccl_communicator.h"
 
+#include <chrono>
+#include <optional>
+#include <stdexcept>
+#include <string>
+
 #include <ATen/ops/full.h>
 #include <ATen/ops/tensor.h>
 #include <gtest/gtest.h>
@@ -233,6 +238,35 @@ TEST(OpenNccl, SaysWhatIsMissing) {
   const Error error = thrown_by([] { open_nccl(); });
   EXPECT_EQ(error.code(), ErrorCode::kUnsupported);
   EXPECT_TRUE(says(error, "nccl.h")) << error.what();
+}
+
+TEST(NcclCommunicator, ACollectiveThatNcclRefusesIsTheErrorOfAll) {
+  Rig rig(3);
+  at::Tensor tensor = at::full({2, 7}, 1.0);
+  rig.library->refusal = "invalid usage";
+  const std::string message =
+      "NCCL refused a collective: rank 1 of 3, all_reduce(sum) of Float [2, 7], call 1: got invalid usage; look at "
+      "the other ranks; NCCL_DEBUG=WARN says more";
+  const auto reduce = [&](int rank) { rig.at(rank).all_reduce(tensor, ReduceOp::kSum); };
+  EXPECT_EQ(core::message_of([&] { reduce(1); }, ErrorCode::kPeerFailed), message);
+  rig.library->refusal = "";
+  EXPECT_EQ(core::message_of([&] { reduce(2); }, ErrorCode::kPeerFailed), message);
+}
+
+TEST(NcclCommunicator, AGroupThatCannotBeAskedEndsTheRanksHere) {
+  const auto library = std::make_shared<FakeNccl>();
+  const auto communicators = make_nccl_communicators(
+      library, {.id = "one", .devices = {at::kCPU}, .peer_failure = []() -> std::optional<Error> {
+                  throw std::runtime_error("the group has ended");
+                }});
+  auto& own = dynamic_cast<DeviceCommunicator&>(*communicators[0]);
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(10);
+  const std::string message = core::message_of(
+      [&] {
+        while (std::chrono::steady_clock::now() < until) own.check();
+      },
+      ErrorCode::kInternal);
+  EXPECT_EQ(message, "the GPUs' exchange cannot be watched: got the group has ended");
 }
 
 }  // namespace

@@ -11,6 +11,7 @@
 #include <filesystem>
 #include <functional>
 #include <optional>
+#include <stdexcept>
 #include <string>
 #include <thread>
 #include <utility>
@@ -471,6 +472,28 @@ TEST(SharedArena, PlacesDoNotOverlapAndComeBack) {
   arena.give_back(*large, SharedArena::kLarge + 1);
   arena.give_back(*next, 5000);
   EXPECT_TRUE(arena.take(3 * SharedArena::kLarge)) << "all is one free place again";
+}
+
+// Asks what has ended, and fails at it.
+class ThrowingWatch final : public ExchangeWatch {
+ public:
+  void throw_if_failed() override {}
+  void check() override { throw std::out_of_range("no such process"); }
+  void fail(const Error&) override {}
+  void begin_meeting(const char*) override {}
+  void end_meeting() override {}
+  void begin_turns() override {}
+  void end_turns() override {}
+};
+
+TEST(SharedMemoryCommunicator, CannotBeUsedBehindACallThatEndedWithinItsWork) {
+  const auto group = std::make_shared<SharedGroup>(core::SharedMemory::create(size_t{64} << 20),
+                                                   RankLayout{.process = 0, .first_ranks = {0, 1, 2}});
+  SharedMemoryCommunicator self(0, std::make_shared<ThrowingWatch>(), group);
+  self.set_deadline(std::chrono::seconds(20));
+  EXPECT_THROW(self.barrier(), std::out_of_range);
+  EXPECT_EQ(core::message_of([&] { self.barrier(); }, ErrorCode::kPeerFailed),
+            "a collective has ended within its work");
 }
 
 }  // namespace

@@ -291,5 +291,28 @@ TEST(TcpTransport, OptionsThatFitNoProcessAreRefused) {
   EXPECT_THAT(refusal(1, 65), core::Says(expected + "process 1, 65 bytes"));
 }
 
+// What has come of the first message is in memory of the transport when both receives are posted.
+TEST(TcpTransport, AMessageThatIsAskedForWhileItComesIsTheFirstOnes) {
+  const Transports all = connected(options_of(2));
+  const std::vector<char> large(size_t{48} << 20, 'l');  // more than the system's buffers hold
+  const std::array<char, 3> small{'s', 'm', 'l'};
+  std::vector<char> first_received(large.size());
+  std::array<char, 3> second_received{};
+  char other = 0;
+  const auto large_out = all[0]->send(1, 1, large.data(), large.size());
+  const auto behind = all[1]->receive(0, 2, &other, 1);
+  for (int turn = 0; turn < 20; ++turn) {
+    EXPECT_FALSE(behind->done());
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+  }
+  const auto first = all[1]->receive(0, 1, first_received.data(), first_received.size());
+  const auto second = all[1]->receive(0, 1, second_received.data(), second_received.size());
+  const auto small_out = all[0]->send(1, 1, small.data(), small.size());
+  wait_both(*large_out, *first);
+  wait_both(*small_out, *second);
+  EXPECT_EQ(first_received, large);
+  EXPECT_EQ(second_received, small);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::tcp_transport_test

@@ -13,6 +13,7 @@
 
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/parallel/collectives/algorithms/algorithm_choice.h"
 #include "trainyard/parallel/testing/faulty_communicator.h"
 
 namespace trainyard::parallel::thread_communicator_test {
@@ -352,6 +353,23 @@ TEST(FaultyCommunicator, DroppedCallIsADeadlineAndASlowOneIsNot) {
   const auto late = errors_with({.call = 2, .kind = CommunicatorFault::Kind::kDelay, .delay = milliseconds(1200)});
   EXPECT_EQ(late[0].value().code(), ErrorCode::kTimeout);
   EXPECT_EQ(late[1].value().code(), ErrorCode::kPeerFailed);
+}
+
+// Rank 1 finds no plan. The others, which wait for its messages, hear of it before their deadline.
+TEST(ThreadCommunicator, ARankWhoseWorkFailsEndsTheExchangeOfMessages) {
+  const auto choose = [](const CollectiveRequest& request) -> const CollectiveAlgorithm& {
+    if (request.layout.process == 1) throw Error(ErrorCode::kNoSpace, "there is no memory for a plan");
+    return choose_algorithm(request);
+  };
+  auto communicators = make_thread_communicators(3, choose);
+  for (auto& communicator : communicators) communicator->set_deadline(std::chrono::seconds(5));
+  const auto errors =
+      run_ranks(communicators, [](Communicator& self) { self.all_reduce(at::full({9}, 1.0f), ReduceOp::kSum); });
+  for (size_t rank = 0; rank < 3; ++rank) {
+    ASSERT_TRUE(errors[rank]) << rank;
+    EXPECT_EQ(errors[rank]->code(), rank == 1 ? ErrorCode::kNoSpace : ErrorCode::kPeerFailed) << rank;
+    EXPECT_STREQ(errors[rank]->what(), "there is no memory for a plan") << rank;
+  }
 }
 
 }  // namespace

@@ -1,5 +1,6 @@
 #include "trainyard/train/evaluation/detection/coco_metric.h"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <cstdlib>
@@ -286,6 +287,76 @@ TEST(CocoMetric, LinesAreThoseOfPyCocoTools) {
  Average Recall     (AR) @[ IoU=0.50:0.95 | area=medium | maxDets=100 ] = 0.625
  Average Recall     (AR) @[ IoU=0.50:0.95 | area= large | maxDets=100 ] = 0.688
 )");
+}
+
+// Ids far apart are searched for, and those close to each other are looked up.
+TEST(CocoIds, HaveTheirPlacesInTheAscendingList) {
+  for (const int64_t apart : {1, 3, 5'000'000}) {
+    const CocoIds ids({7 + 4 * apart, 7, 7 + apart, 7, 7 + 2 * apart});
+    EXPECT_EQ(ids.size(), 4U);
+    EXPECT_EQ(ids.find(7), 0);
+    EXPECT_EQ(ids.find(7 + apart), 1);
+    EXPECT_EQ(ids.find(7 + 2 * apart), 2);
+    EXPECT_EQ(ids.find(7 + 4 * apart), 3);
+    for (const int64_t other : {int64_t{6}, 7 + 3 * apart, 8 + 4 * apart}) EXPECT_EQ(ids.find(other), -1) << other;
+  }
+  const CocoIds none(std::vector<int64_t>{});
+  EXPECT_EQ(none.size(), 0U);
+  EXPECT_EQ(none.find(0), -1);
+}
+
+// pycocotools takes a detection that matches the box of id 0 as unmatched.
+TEST(CocoMetric, AMatchOfTheBoxOfIdZeroDoesNotCount) {
+  const double late = 25.5 / 101;  // a false positive before the first of two boxes: precision 1/2 up to recall 1/2
+  for (const int64_t id : {0, 1}) {
+    Case made = one_box();
+    made.annotations.boxes[0].id = id;
+    made.detections = {found(14, 0.9)};  // IoU 36 / 44 = 0.82 reaches seven of ten thresholds
+    EXPECT_NEAR(metric_of(made).values[8], id == 0 ? 0 : 0.7, 1e-12) << id;
+    EXPECT_NEAR(metric_of(made).ap(), id == 0 ? 0 : 0.7, 1e-12) << id;
+    data::CocoBox other = made.annotations.boxes[0];  // IoU 30 / 50 with the detection
+    other.id = 2;
+    other.x = 24;
+    made.annotations.boxes.push_back(other);
+    made.detections.push_back(found(24, 0.5));
+    EXPECT_NEAR(metric_of(made).values[8], id == 0 ? 0.5 : 0.85, 1e-12) << id;
+    EXPECT_NEAR(metric_of(made).ap(), id == 0 ? late : (7 + 3 * late) / 10, 1e-12) << id;
+  }
+}
+
+// So many detections of a category that they are sorted by their digits; half of the images have nothing to find.
+TEST(CocoMetric, EqualScoresComeInTheOrderOfImages) {
+  Case made = one_box();
+  made.annotations.images.clear();
+  made.annotations.boxes.clear();
+  for (int64_t image = 1; image <= 40; image++) {
+    made.annotations.images.push_back({.id = image, .file_name = "a.jpg", .width = 200, .height = 100});
+    if (image > 20) continue;
+    data::CocoBox box = one_box().annotations.boxes[0];
+    box.id = box.image_id = image;
+    made.annotations.boxes.push_back(box);
+  }
+  for (int nth = 0; nth < 40; nth++) {
+    for (int64_t image = 40; image >= 1; image--) {
+      data::CocoDetection each = found(nth == 0 ? 10 : 100, nth < 20 ? 0.5 : 0.25);
+      each.image_id = image;
+      made.detections.push_back(each);
+    }
+  }
+  const CocoMetric metric = metric_of(made);
+  // Of 20 detections of 0.5 an image, those of the images with a box come first, and the first one of each is right.
+  double expected = 0;
+  for (int recall = 0; recall <= 100; recall++) {
+    const double least = recall == 100 ? 1.0 : recall * 0.01;
+    double best = 0;
+    for (int right = 1; right <= 20; right++) {
+      if (right / 20.0 >= least) best = std::max(best, right / (20.0 * (right - 1) + 1));
+    }
+    expected += best / 101;
+  }
+  EXPECT_NEAR(metric.ap50(), expected, 1e-12);
+  EXPECT_NEAR(metric.ap(), expected, 1e-12);
+  EXPECT_EQ(metric.values[8], 1);
 }
 
 }  // namespace

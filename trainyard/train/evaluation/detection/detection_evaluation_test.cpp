@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/data/detection/default_boxes.h"
 #include "trainyard/parallel/testing/on_ranks.h"
 
@@ -181,6 +182,19 @@ TEST(CocoCategories, FollowTheNumberOfLabels) {
   EXPECT_EQ(coco_categories_of_labels(81)[12], 13);
   EXPECT_EQ(coco_categories_of_labels(91)[12], 12);
   EXPECT_EQ(coco_categories_of_labels(3).size(), 3U);
+}
+
+// What fails on the evaluation's own thread is thrown by each later call.
+TEST_F(Evaluated, AnErrorOfTheMeasurementIsThrownOnTheCallersThread) {
+  annotations_.boxes[1].id = annotations_.boxes[0].id;
+  DetectionEvaluation evaluation(annotations_, defaults(), {});
+  add(evaluation, 0, kImages);
+  evaluation.finish(3);
+  const std::string problem = "two annotated boxes have the id 1: give each box an id of its own";
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(evaluation.wait()); }), problem);
+  EXPECT_EQ(core::message_of([&] { static_cast<void>(evaluation.take_results()); }), problem);
+  EXPECT_EQ(core::message_of([&] { add(evaluation, 0, 1); }), problem);
+  EXPECT_EQ(core::message_of([&] { evaluation.finish(4); }), problem);
 }
 
 }  // namespace

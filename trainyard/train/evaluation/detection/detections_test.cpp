@@ -16,10 +16,18 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/golden_lines.h"
+#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/detection/default_boxes.h"
+#include "trainyard/formats/tensors/onnx.h"
+#include "trainyard/nn/export/onnx_detections.h"
+#include "trainyard/nn/export/onnx_model.h"
+#include "trainyard/nn/graph/graph.h"
 #include "trainyard/train/evaluation/detection/onnx_detection_options.h"
+#include "trainyard/train/evaluation/detection/write_detector.h"
+#include "trainyard/train/testing/initialized_model.h"
 
 namespace trainyard::train::detections_test {
 namespace {
@@ -261,6 +269,53 @@ TEST(DetectOptions, NameTheNumbersThatCannotBe) {
   EXPECT_EQ(message({.min_score = 0, .overlap_threshold = 0, .candidates = 1, .detections = 1, .threads = 0}),
             "no error");
   EXPECT_EQ(message({.overlap_threshold = 1}), "no error");
+}
+
+TEST(DetectOptions, OfTfCnnBenchmarksAndTorchvision) {
+  const DetectOptions first = DetectOptions::tf_cnn(), second = DetectOptions::torchvision();
+  EXPECT_EQ(first.min_score, 0.05F);
+  EXPECT_EQ(first.overlap_threshold, 0.5F);
+  EXPECT_EQ(first.candidates, 200);
+  EXPECT_EQ(first.detections, 200);
+  EXPECT_EQ(first.overlap, BoxOverlap::kTfCnn);
+  EXPECT_FALSE(first.clip);
+  EXPECT_EQ(first.threads, 0);
+  EXPECT_EQ(second.min_score, 0.01F);
+  EXPECT_EQ(second.overlap_threshold, 0.45F);
+  EXPECT_EQ(second.candidates, 400);
+  EXPECT_EQ(second.detections, 200);
+  EXPECT_EQ(second.overlap, BoxOverlap::kIntersectionOverUnion);
+  EXPECT_TRUE(second.clip);
+  EXPECT_EQ(second.threads, 0);
+}
+
+// A network whose weights alone make all rows: of one pixel, each channel of two convolutions is a number of a box.
+TEST(WriteDetector, WritesTheModelWithItsDetectionsBehindIt) {
+  const data::DefaultBoxes& boxes = data::DefaultBoxes::ssd300();
+  constexpr int64_t kLabels = 3;
+  nn::GraphBuilder b({.image = {3, 1, 1}, .name = "tiny"});
+  const auto head = [&](const char* name, int64_t columns) {
+    return b.convolution(name, b.input(), {.out_channels = boxes.size() * columns, .kernel = 1, .bias = true});
+  };
+  InitializedModel model(b.build(
+      b.box_rows("rows", {head("offsets", 4), head("scores", kLabels)}, {.coordinates = 4, .classes = kLabels})));
+  const core::TempDir temp;
+  const std::string path = temp.file("detector.onnx"), expected = temp.file("expected.onnx");
+  const DetectOptions options = DetectOptions::torchvision();
+  write_detector(path, model.graph, model.set, boxes, options);
+  formats::OnnxModel by_hand = nn::to_onnx(model.graph, model.set);
+  nn::add_detections(by_hand, onnx_detection_options(boxes, options));
+  formats::write_onnx(expected, by_hand);
+  core::FileSystem& files = core::local_file_system();
+  const std::string written = files.read_file(path);
+  EXPECT_TRUE(written == files.read_file(expected));
+  for (const char* part : {"NonMaxSuppression", "boxes", "scores", "labels"}) {
+    EXPECT_NE(written.find(part), std::string::npos) << part;
+  }
+  const std::string refused = temp.file("refused.onnx");
+  EXPECT_EQ(core::code_of([&] { write_detector(refused, model.graph, model.set, boxes, DetectOptions::tf_cnn()); }),
+            core::ErrorCode::kUnsupported);
+  EXPECT_FALSE(files.exists(refused));
 }
 
 }  // namespace

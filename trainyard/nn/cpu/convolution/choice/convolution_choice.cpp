@@ -15,6 +15,7 @@
 #include <omp.h>
 #include <sys/resource.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/base/enum_name.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
@@ -150,12 +151,11 @@ class KernelBenchmark {
   }
 
   TrialRun run(const ConvolutionKernel& kernel) const {
-    using Clock = std::chrono::steady_clock;
     const std::optional<double> waited = team_waited();
     const int64_t switches = forced_switches();
-    const Clock::time_point begin = Clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     execute(kernel);
-    const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
+    const double seconds = core::seconds_since(begin);
     if (waited) return {seconds, team_waited().value_or(0) - *waited > kUndisturbedPart * seconds};
     return {seconds, forced_switches() - switches > static_cast<int64_t>(seconds / kUndisturbedSeconds)};
   }
@@ -281,11 +281,10 @@ ConvolutionAlgorithm measured(const std::string& description, const ConvolutionS
   static int busy_shapes = 0;
   std::optional<ConvolutionChoices::Choice> choice;
   if (busy_shapes < kBusyShapes) {
-    using Clock = std::chrono::steady_clock;
-    const Clock::time_point begin = Clock::now();
+    const auto begin = std::chrono::steady_clock::now();
     choice = measure(shape, options, all, time.left());
     const bool in_time = !choice || !choice->seconds.empty();
-    time.spend(in_time ? std::chrono::duration<double>(Clock::now() - begin).count() : time.left());
+    time.spend(in_time ? core::seconds_since(begin) : time.left());
     if (time.left() <= 0) {
       core::log::info(
           "convolutions were measured for {:.3g} s, which is all that this run may: the others follow the rule of "
