@@ -1,4 +1,4 @@
-"""The build folder's commands and the test programs, for the scripts that make mistakes in sources (scripts/mutate, scripts/mutate_room)."""
+"""The build folder's commands and the test programs, for scripts/mutate and scripts/mutate_room."""
 
 import contextlib
 import dataclasses
@@ -15,7 +15,8 @@ import threading
 import time
 
 SUITE = re.compile(r"^\s*(?:TEST|TEST_F|TEST_P|TYPED_TEST|TYPED_TEST_P)\(\s*(\w+),", re.M)
-NOT_MUTATED = re.compile(r"(_test|_bench|_fuzz)\.cpp$|/testing/|/launch/process\.cpp$")  # the last ends processes by their numbers: a mistake may end others of the machine
+# The last one ends processes by their numbers: a mistake may end others of the machine.
+NOT_MUTATED = re.compile(r"(_test|_bench|_fuzz)\.cpp$|/testing/|/launch/process\.cpp$")
 # A warning is no test. The library's checks of bounds stand for the builds with sanitizers, which run the same tests.
 CHEAP = ["-w", "-D_GLIBCXX_ASSERTIONS"]
 SESSION_PRIORITY = pathlib.Path("/proc/self/autogroup")  # "/autogroup-25 nice 0"; Linux shares processors between sessions
@@ -180,7 +181,7 @@ def compile_words(words, source, target, folder, header=None):
 
 
 def precompile(words, header, run):
-    """What the build has in front of its combined sources, into header.gch, with the options of SHARED_OPTIMIZE. False where it has nothing.
+    """What the build has in front of its combined sources, into header.gch, with SHARED_OPTIMIZE. False where it has nothing.
 
     words: the build's command for such a source. run: of a command; raises where it fails
     """
@@ -194,16 +195,16 @@ def precompile(words, header, run):
 
 
 def suites_about(root, room, file):
-    """(suites of a room's tests beside a source and called as it is, suites of tests that include its header or lie beside it)"""
+    """(suites of the tests in a source's folder that are called as it is, suites of those that include its header or lie there)"""
     path = root / file
     header = f'"{file.removesuffix(".cpp")}.h"'
     own, near = set(), set()
     for test in sorted((root / "trainyard" / room).rglob("*_test.cpp")):
         text = test.read_text()
-        beside = test.parent == path.parent
-        if beside and (test.stem == f"{path.stem}_test" or test.stem.startswith(f"{path.stem}_")):
+        in_folder = test.parent == path.parent
+        if in_folder and (test.stem == f"{path.stem}_test" or test.stem.startswith(f"{path.stem}_")):
             own.update(SUITE.findall(text))
-        elif beside or header in text:
+        elif in_folder or header in text:
             near.update(SUITE.findall(text))
     return own, near - own
 

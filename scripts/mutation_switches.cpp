@@ -1,7 +1,8 @@
-// The switches of mistakes that are compiled together (scripts/mutate_room), which is linked into a test program with
-// them. TRAINYARD_MUTANT is the number of the mistake that is made; 0 or absent: none. TRAINYARD_MUTANT_SEEN is a
-// folder into which each process writes which numbers each test came by: lines of test, milliseconds, whether it
-// failed, numbers, with tabs between. What the initial values of variables come by is of the test "*".
+// Switches of mistakes that are compiled together. scripts/mutate_room links this file into the test program.
+//
+// TRAINYARD_MUTANT is the number of the mistake that is made; 0 or absent: none. TRAINYARD_MUTANT_SEEN is a folder into
+// which each process writes the numbers that each test reaches: lines of test, milliseconds, whether it failed, and
+// numbers, with tabs between. What the initial values of variables reach is of the test "*".
 #include <cstdio>
 #include <cstdlib>
 #include <string>

@@ -1,6 +1,6 @@
 """Writes many mistakes of a source into one text, each behind a switch that the program reads when it starts (scripts/mutate_room).
 
-What a mistake changes is written twice, as it is and with the mistake: the innermost statement, condition, initial value or argument
+What mistakes change is written once as it is, and once for each mistake: the innermost statement, condition, initial value or argument
 around it. Rules over text cannot wrap everything; what they wrap wrongly does not compile, and is found by the lines of the errors.
 """
 

@@ -440,6 +440,24 @@ class MutateRoom(unittest.TestCase):
         self.assertEqual(code, 2, output)
         self.assertIn("no mistake is left to make in trainyard/core", output)
 
+    def test_tests_that_crash_without_a_mistake_say_nothing_of_what_they_reach(self):
+        test, log = self.root / "trainyard/core/base/limits_test.cpp", self.root / "crash.jsonl"
+        test.write_text(LIMITS_TEST + "TEST(Limits, Crashes) { __builtin_abort(); }\n")
+        self.addCleanup(lambda: test.write_text(LIMITS_TEST))
+        code, output = self.mutate_room("core", f"--log={log}")
+        self.assertEqual(code, 2, output)
+        self.assertIn("without a mistake the tests end with -6", output)
+        self.assertEqual(log.read_text(), "")
+
+    def test_refuses_what_it_cannot_make(self):
+        for arguments, expected in ((["nowhere"], "name a room"), (["core", "--jobs=0"], "one job or more"),
+                                    (["core", "--again=gone.jsonl"], "gone.jsonl is no file"),
+                                    (["core", "../elsewhere"], "../elsewhere is no folder of trainyard/"),
+                                    (["core", f"--log={self.root}/gone/log.jsonl"], "cannot write")):
+            code, output = self.mutate_room(*arguments)
+            self.assertEqual(code, 2, output)
+            self.assertIn(expected, output)
+
 
 if __name__ == "__main__":
     unittest.main()

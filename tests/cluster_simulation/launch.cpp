@@ -52,7 +52,7 @@ class Simulation {
   SeedReport run() {
     start();
     at(facts_.fault_at, [this] { strike(); });
-    at(patience(), [this] { stop(SIGTERM); });
+    at(time_to_stop(), [this] { stop(SIGTERM); });
     if (draws_.chance(0.3)) {
       for (int i = static_cast<int>(draws_.between(1, 3)); i > 0; --i) start_launch_stranger(job_, draws_, machines_);
     }
@@ -175,7 +175,7 @@ class Simulation {
   }
 
   // How long a user waits before he asks launch to stop.
-  Nanos patience() const {
+  Nanos time_to_stop() const {
     const bool waits_for_silence = facts_.fault == LaunchFault::kMachine || facts_.fault == LaunchFault::kCut;
     return (waits_for_silence ? 120 : 30) * kSecond;
   }

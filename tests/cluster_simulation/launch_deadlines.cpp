@@ -15,6 +15,7 @@ namespace {
 constexpr Nanos kAtOnce = 3 * kSecond;  // where all that takes part lives: looks every 50 ms, mpirun's end
 constexpr Nanos kAgentsTime = 2 * kSecond;
 constexpr Nanos kKeepAlive = 60 * kSecond;   // parallel/launch/keep_alive.h
+constexpr Nanos kSilence = 150 * kSecond;    // the same, where something was sent meanwhile
 constexpr Nanos kPromisedEnd = 5 * kSecond;  // of all that a launch has started
 
 }  // namespace
@@ -171,7 +172,7 @@ Nanos LaunchJudge::all_gone_by() const {
 }
 
 Nanos LaunchJudge::all_silent_gone_by() const {
-  return is_silent() ? facts_.fault_at + kKeepAlive + kAgentsTime + kAtOnce : 0;
+  return is_silent() ? facts_.fault_at + kSilence + kAgentsTime + kAtOnce : 0;
 }
 
 std::vector<const Process*> LaunchJudge::left_over() const {

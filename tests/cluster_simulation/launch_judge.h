@@ -49,7 +49,7 @@ struct LaunchFacts {
   bool happened = false;        // the fault has met what it is for
   std::vector<bool> had_begun;  // by rank, at the fault
   Nanos begin = 0, fault_at = 0, fault_ends = 0;
-  int stop_signal = 0;  // of kStop, and of the user whose patience is over
+  int stop_signal = 0;  // of kStop, and of the user who has waited long enough
   Nanos stop_at = kNever;
   std::vector<bool> ran_at_stop;  // by rank, when launch got a signal
   Nanos noted_at = 0;

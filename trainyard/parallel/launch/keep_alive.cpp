@@ -7,7 +7,8 @@
 namespace trainyard::parallel {
 namespace {
 
-constexpr unsigned int kMostSilence = 60'000;  // milliseconds
+constexpr unsigned int kMostUnacknowledged = 60'000;  // milliseconds
+constexpr unsigned int kMostSilence = 150'000;        // milliseconds; above the system's longest time between repeats
 
 }  // namespace
 
@@ -20,15 +21,16 @@ void keep_alive(int descriptor) {
 }
 
 void give_up_unacknowledged(int descriptor) {
-  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &kMostSilence, sizeof kMostSilence);
+  ::setsockopt(descriptor, IPPROTO_TCP, TCP_USER_TIMEOUT, &kMostUnacknowledged, sizeof kMostUnacknowledged);
 }
 
 bool peer_is_silent(int descriptor) {
   tcp_info info{};
   socklen_t size = sizeof info;
   if (::getsockopt(descriptor, IPPROTO_TCP, TCP_INFO, &info, &size) != 0) return false;
-  // With keep_alive(), the last acknowledgement of a connection that is at rest is half a minute old at most.
-  return info.tcpi_unacked > 0 && info.tcpi_last_ack_recv > kMostSilence;
+  // The second counts questions that a reader without room has not answered: what is sent to it waits here.
+  const bool waits = info.tcpi_unacked > 0 || info.tcpi_probes > 1;
+  return waits && info.tcpi_last_ack_recv > kMostSilence;
 }
 
 }  // namespace trainyard::parallel

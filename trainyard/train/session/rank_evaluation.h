@@ -15,7 +15,8 @@ namespace trainyard::train {
 // In all, null `ranks` means that this process is alone.
 
 // Begins the evaluations of a run. The first one of each source opens its data and makes its kernels as a first step
-// does: the start's deadline counts for it (ProcessGroup::progress()), and the step's for those that follow.
+// does: the start's deadline counts for it (ProcessGroup::progress()), and the step's for those that follow. Sources
+// must outlive this.
 class RankEvaluations {
  public:
   // Collective: reports that this process evaluates `source`, and copies rank 0's batch norm statistics to all ranks.
