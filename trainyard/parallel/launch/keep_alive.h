@@ -12,9 +12,9 @@ void keep_alive(int descriptor);
 // always read: one that does not for a minute is given up, too.
 void give_up_unacknowledged(int descriptor);
 
-// Returns true when something that was sent is not acknowledged, and nothing has come from the other machine for two and
-// a half minutes: Linux repeats what it has sent, or asks a reader that makes a pause, each two minutes at least. For a
-// connection whose other end may make such a pause, which give_up_unacknowledged() would end.
+// Returns true when something that was sent is not acknowledged, and nothing has come from the other machine for two
+// and a half minutes: Linux repeats what it has sent, or asks a reader that makes a pause, each two minutes at least.
+// For a connection whose other end may make such a pause, which give_up_unacknowledged() would end.
 [[nodiscard]] bool peer_is_silent(int descriptor);
 
 }  // namespace trainyard::parallel
