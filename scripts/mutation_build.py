@@ -96,11 +96,11 @@ class Programs:
             raise KeyboardInterrupt
         return code, time.monotonic() - start
 
-    def run_tests(self, program, test_filter, timeout, folder, fail_fast=True):
+    def run_tests(self, program, test_filter, timeout, folder, fail_fast=True, **variables):
         log, scratch = folder / "tests.log", folder / "tmp"
         shutil.rmtree(scratch, ignore_errors=True)
-        scratch.mkdir(parents=True)
-        environment = {**os.environ, "TMPDIR": str(scratch), "OMP_WAIT_POLICY": "passive"}
+        scratch.mkdir(parents=True, exist_ok=True)  # a child of the run before may still write into it
+        environment = {**os.environ, "TMPDIR": str(scratch), "OMP_WAIT_POLICY": "passive", **variables}
         command = [str(program), f"--gtest_filter={test_filter}", *(["--gtest_fail_fast"] if fail_fast else [])]
         code, seconds = self.run(command, timeout, log, environment)
         text = log.read_text(errors="replace")

@@ -446,7 +446,7 @@ class MutateRoom(unittest.TestCase):
         self.addCleanup(lambda: test.write_text(LIMITS_TEST))
         code, output = self.mutate_room("core", f"--log={log}")
         self.assertEqual(code, 2, output)
-        self.assertIn("without a mistake the tests end with -6", output)
+        self.assertIn("without a mistake Limits.Crashes ends with -6", output)
         self.assertEqual(log.read_text(), "")
 
     def test_refuses_what_it_cannot_make(self):
