@@ -99,7 +99,7 @@ class LaunchJudge {
   bool kills_agents() const;
   bool is_failure(const RankRun& run) const;
   Nanos last_end_of_ranks() const;
-  // Of the last start.
+  // Returns what launch has printed of ends of ranks in its last start.
   std::vector<SaidEnd> said_ends() const;
   std::string expected_output(const RankRun& run, size_t stream) const;
   void judge_output();

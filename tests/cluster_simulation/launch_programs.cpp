@@ -31,10 +31,6 @@ namespace {
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-Process& own_process() {
-  return World::entered()->own_process();
-}
-
 // Runs a command of `trainyard` as the command line does: the first signal requests a stop, the second one ends the
 // process, and an error is printed.
 int run_command(const std::function<int(const core::StopToken&)>& command, std::string* error_of_it = nullptr) {

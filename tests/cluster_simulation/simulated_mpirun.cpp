@@ -26,10 +26,6 @@ namespace {
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-Process& own_process() {
-  return World::entered()->own_process();
-}
-
 // The agents that a process has started, as mpirun and its daemons do.
 class Agents {
  public:

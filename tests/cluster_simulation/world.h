@@ -214,6 +214,10 @@ class World {
   std::string* described_ = nullptr;  // a thread that is entered now writes where it blocks, and leaves
 };
 
+// Returns the process whose thread runs.
+inline Process& own_process() {
+  return World::entered()->own_process();
+}
 // Gives a process variables of its own.
 void set_environment(Process& process, std::vector<std::string> variables);
 

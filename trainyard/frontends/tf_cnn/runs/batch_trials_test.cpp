@@ -17,13 +17,13 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
-#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/system/cgroup.h"
 #include "trainyard/core/system/system_files.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/testing/class_folders.h"
 #include "trainyard/frontends/tf_cnn/auto_batch.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
@@ -142,13 +142,7 @@ TEST(BatchTrials, FindTheLargestSizeWithinTheBudget) {
 
 TEST(AutoBatch, TakesThreeQuartersOfTheMachinesMemory) {
   const core::TempDir temp;
-  core::FileSystem& files = core::local_file_system();
-  for (const std::string kind : {"cat", "dog"}) {
-    files.make_directories(temp.file("photos/train/" + kind));
-    for (int i = 0; i < 8; ++i) {
-      files.write_file_atomically(temp.file("photos/train/" + kind + "/" + std::to_string(i) + ".png"), "not decoded");
-    }
-  }
+  data::write_two_classes(temp.file("photos"));
   TfCnnOptions options = options_of_small_run();
   options.model = "trivial";
   options.input.data_name.clear();

@@ -16,6 +16,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
+#include "trainyard/data/testing/class_folders.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/benchmark_log_file.h"
 #include "trainyard/frontends/tf_cnn/flag_validation.h"
@@ -85,13 +86,7 @@ TEST(AverageOfARun, IsUpdatedOnceAnEpochAndAtLeastEachStep) {
 
 TEST(ClassesOfARun, OutputsThatAreNeverALabelAreCounted) {
   const core::TempDir temp;
-  core::FileSystem& files = core::local_file_system();
-  for (const std::string kind : {"cat", "dog"}) {
-    files.make_directories(temp.file("photos/train/" + kind));
-    for (int i = 0; i < 8; ++i) {
-      files.write_file_atomically(temp.file("photos/train/" + kind + "/" + std::to_string(i) + ".png"), "not decoded");
-    }
-  }
+  data::write_two_classes(temp.file("photos"));
   const auto said = [&](int64_t classes) {
     TfCnnOptions options = options_of_lenet(Dialect::kTfCnnBenchmarks, 1);
     options.model = "trivial";
