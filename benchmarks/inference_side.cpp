@@ -24,6 +24,7 @@
 #include <ATen/ops/randn.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/machine/machine_limits.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/trainyard.h"
@@ -35,10 +36,6 @@ namespace {
 
 constexpr int kWarmUp = 2;
 constexpr size_t kFewestTimes = 3;
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 // Norms and biases with different numbers: as they start, some layers would give nothing but zeros.
 void draw_vectors(nn::ParameterSet& set) {
@@ -128,10 +125,10 @@ class Side {
     for (int i = 0; i < kWarmUp; ++i) executor.forward(images_, {});
     std::vector<double> times;
     const auto begin = Clock::now();
-    while (times.size() < kFewestTimes || seconds_since(begin) < seconds) {
+    while (times.size() < kFewestTimes || core::seconds_since(begin) < seconds) {
       const auto start = Clock::now();
       executor.forward(images_, {});
-      times.push_back(seconds_since(start));
+      times.push_back(core::seconds_since(start));
     }
     std::nth_element(times.begin(), times.begin() + std::ssize(times) / 2, times.end());
     return static_cast<double>(batch_) / times[times.size() / 2];

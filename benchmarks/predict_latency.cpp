@@ -13,6 +13,7 @@
 #include <ATen/core/grad_mode.h>
 #include <fmt/core.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/nn/execution/kernel_choices.h"
 #include "trainyard/trainyard.h"
@@ -21,10 +22,6 @@ using namespace trainyard;
 using Clock = std::chrono::steady_clock;
 
 namespace {
-
-double seconds_since(Clock::time_point begin) {
-  return std::chrono::duration<double>(Clock::now() - begin).count();
-}
 
 double median(std::vector<double> values) {
   std::nth_element(values.begin(), values.begin() + std::ssize(values) / 2, values.end());
@@ -41,7 +38,7 @@ double throughput(const train::Model& model, const std::vector<std::byte>& image
     });
   }
   for (core::Thread& thread : running) thread.join();
-  return threads * count / seconds_since(begin);
+  return threads * count / core::seconds_since(begin);
 }
 
 }  // namespace
@@ -82,7 +79,7 @@ int main(int count, char** arguments) try {
   for (int i = 0; i < predictions; ++i) {  // in turns, so that what else the machine does hits both
     const auto begin = Clock::now();
     executor->forward(input, {});
-    bare.push_back(seconds_since(begin));
+    bare.push_back(core::seconds_since(begin));
     const train::Prediction prediction = model->predict(image);
     predicted.push_back(prediction.model_seconds);
     decoded.push_back(prediction.decode_seconds);

@@ -6,6 +6,7 @@ Usage: python3 tests/processes/ranks_test.py PROGRAM FRONTENDS_TEST (build/train
 import json
 import os
 import pathlib
+import random
 import re
 import shutil
 import signal
@@ -15,6 +16,8 @@ import sys
 import tempfile
 import time
 import unittest
+
+import stop_ranks
 
 program = os.path.abspath(sys.argv.pop(1))
 recipes_test = os.path.abspath(sys.argv.pop(1))
@@ -74,6 +77,13 @@ class Processes(unittest.TestCase):
         folder = self.root / name
         subprocess.run([program, "data", "make-shapes", f"--output={folder}", f"--train_count={train_count}", f"--seed={seed}",
                         f"--validation_count={validation_count}"], check=True, capture_output=True)
+        return folder
+
+    def folders(self, name, **more):
+        """Shapes as images in a folder for each class."""
+        folder = self.root / name
+        subprocess.run([program, "data", "convert", f"--from={self.shapes(f'{name}-shapes', validation_count=50, **more)}",
+                        "--data_name=shapes", "--to=folder", f"--output={folder}"], check=True, capture_output=True)
         return folder
 
 
@@ -359,9 +369,7 @@ class OtherDoors(Processes):
 
     def test_program(self):
         """Two processes of a place each, and a run that continues: the bits of one process with two places."""
-        data = self.root / "folders"
-        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
-                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
+        data = self.folders("folders")
 
         def command(name, places, *more):
             return ["program", f"--image-root={data}", "--batch-size=8", "--image-shape=3,32,32", "--crop-size=32", "--resize-short=36",
@@ -389,27 +397,39 @@ class OtherDoors(Processes):
         self.assertEqual(len(re.findall(validated, straight)), 2)
 
     def test_ranks_of_the_program_that_differ_are_refused(self):
-        code, output = self.run_ranks([["--lr=0.1"], ["--lr=0.2"]], "program", "--image-root=", "--batch-size=2", "--epochs=1",
-                                      "--image-shape=3,32,32", "--crop-size=32", "--model-arch-name=trivial", "--places=cpu:0",
-                                      f"--output-dir={self.root / 'differ'}", f"--report-file={self.root / 'differ.json'}")
-        self.assertEqual(code, 2, output)
-        self.assertIn("ranks begin differently: --lr", output)
+        flags = ["program", "--image-root=", "--batch-size=2", "--epochs=1", "--image-shape=3,32,32", "--crop-size=32",
+                 "--model-arch-name=trivial", f"--output-dir={self.root / 'differ'}", f"--report-file={self.root / 'differ.json'}"]
+        one, two = "--places=cpu:0", "--places=cpu:0,cpu:1"
+        for item, ranks in (("--lr", [["--lr=0.1", one], ["--lr=0.2", one]]), ("places of a process", [["--lr=0.1", one], ["--lr=0.1", two]])):
+            code, output = self.run_ranks(ranks, *flags)
+            self.assertEqual(code, 2, output)
+            self.assertIn(f"ranks begin differently: {item}", output)
+        if "avx512vl" not in pathlib.Path("/proc/cpuinfo").read_text():
+            return
+        command = [program, *flags, "--lr=0.1", one]
+        result = subprocess.run([*MPIRUN, "-n", "1", *command, ":", "-n", "1", "env", "TRAINYARD_MAX_CPU_ISA=avx2", *command], env=self.more,
+                                stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+        self.assertEqual(result.returncode, 2, result.stdout)
+        self.assertRegex(result.stdout, "ranks begin differently: the instruction set of the processor.* got AVX2")
 
     def test_ranks_of_the_program_with_other_images_are_refused(self):
         """Images may lie in another folder on each machine, but must be the same."""
-        one, copy, other = (self.root / name for name in ("one", "copy", "other"))
-        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
-                        "--to=folder", f"--output={one}"], check=True, capture_output=True)
-        for folder in (copy, other):
+        one, copy, other, renamed = self.folders("one"), self.root / "copy", self.root / "other", self.root / "renamed"
+        for folder in (copy, other, renamed):
             shutil.copytree(one, folder)
         image = min((other / "train").glob("*/*"))
         image.write_bytes(image.read_bytes() + bytes(1))
+        last = max(folder.name for folder in (renamed / "train").iterdir())
+        (renamed / "train" / last).rename(renamed / "train" / f"{last}s")
         flags = ["--batch-size=8", "--epochs=1", "--run-scope=train_only", "--image-shape=3,32,32", "--crop-size=32",
                  "--resize-short=36", "--model-arch-name=trivial", "--lr=0.001", "--places=cpu:0", "--report-file=",
                  f"--output-dir={self.root / 'out'}"]
         code, output = self.run_ranks([[f"--image-root={one}"], [f"--image-root={other}"]], "program", *flags)
         self.assertEqual(code, 2, output)
         self.assertIn("ranks begin differently: files of --image_root", output)
+        code, output = self.run_ranks([[f"--image-root={one}"], [f"--image-root={renamed}"]], "program", *flags)
+        self.assertEqual(code, 2, output)
+        self.assertRegex(output, rf"ranks begin differently: class \d+ of the data.*: rank 1: expected {last} as on rank 0, got {last}s")
         code, output = self.run_ranks([[f"--image-root={one}"], ["--image-root="]], "program", *flags)
         self.assertEqual(code, 2, output)
         self.assertIn("ranks begin differently: steps of an epoch of training images", output)
@@ -417,10 +437,8 @@ class OtherDoors(Processes):
         self.assertEqual(code, 0, output)
 
     def test_a_rank_of_the_program_without_the_checkpoint_is_refused(self):
-        """It would evaluate weights of its own, and the result would be the mean of two models."""
-        data, here, there = (self.root / name for name in ("folders", "here", "there"))
-        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
-                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
+        """It would evaluate weights of its own, and the result would be the mean of two models, or begin with such weights."""
+        data, here, there = self.folders("folders"), self.root / "here", self.root / "there"
         flags = ["program", f"--image-root={data}", "--batch-size=8", "--image-shape=3,32,32", "--crop-size=32", "--resize-short=36",
                  "--model-arch-name=trivial", "--places=cpu:0", "--report-file="]
         trained = subprocess.run([program, *flags, "--epochs=1", "--run-scope=train_only", f"--output-dir={here / 'saved'}"],
@@ -428,34 +446,40 @@ class OtherDoors(Processes):
         self.assertEqual(trained.returncode, 0, trained.stdout + trained.stderr)
         there.mkdir()
         # Each process in a folder of its own, as on a machine of its own.
-        evaluate = [program, *complete([*flags, "--run-scope=eval_only", "--from-checkpoint=saved/trivial/0"])]
-        for folder, code in ((here, 0), (there, 2)):
-            command = [*MPIRUN, "-n", "1", "-wdir", str(here), *evaluate, ":", "-n", "1", "-wdir", str(folder), *evaluate]
-            result = subprocess.run(command, env=self.more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
-            self.assertEqual(result.returncode, code, result.stdout)
-            message = "ranks begin differently: the checkpoint of --from_checkpoint"
-            self.assertEqual(message in result.stdout, code == 2, result.stdout)
+        evaluate = ["--run-scope=eval_only", "--from-checkpoint=saved/trivial/0"]
+        tune = ["--run-scope=train_only", "--epochs=1", "--from-pretrained-params=saved/trivial/0", f"--output-dir={self.root / 'tuned'}"]
+        for more, what in ((evaluate, "the checkpoint of --from_checkpoint"), (tune, "the weights of --from_pretrained_params")):
+            for folder, code in ((here, 0), (there, 2)):
+                own = [program, *flags, *more]
+                command = [*MPIRUN, "-n", "1", "-wdir", str(here), *own, ":", "-n", "1", "-wdir", str(folder), *own]
+                result = subprocess.run(command, env=self.more, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, timeout=240)
+                self.assertEqual(result.returncode, code, result.stdout)
+                self.assertEqual(f"ranks begin differently: {what}" in result.stdout, code == 2, result.stdout)
 
-    def test_train_ctl(self):
-        data = self.root / "folders"
-        subprocess.run([program, "data", "convert", f"--from={self.shapes('shapes', validation_count=50)}", "--data_name=shapes",
-                        "--to=folder", f"--output={data}"], check=True, capture_output=True)
-        for name in ("log", "log1", "export", "board"):
+
+class TrainCtl(Processes):
+    def command(self, iterations, *more, unit="epoch"):
+        return ["train-ctl", "--horovod", "--model=trivial", "--image_width=32", "--image_height=32", "--precision=fp32", "--batch_size=8",
+                f"-u={unit}", f"-i={iterations}", *more]
+
+    def run_ctl(self, ranks, *command, code=0):
+        returned, output = self.run_ranks(ranks, *command)
+        self.assertEqual(returned, code, output)
+        return output
+
+    def test_continues_as_two_devices_of_a_process(self):
+        data = f"--data_dir={self.folders('folders')}"
+        for name in ("log", "log1", "board"):
             (self.root / name).mkdir()
-
-        def command(iterations, log, devices):
-            return ["train-ctl", "--model=trivial", "--image_width=32", "--image_height=32", "--precision=fp32", "--batch_size=8", "-u=epoch",
-                    f"-i={iterations}", "--display_every=3", f"--data_dir={data}", f"--log_dir={self.root / log}", *devices]
-
-        both = ["--horovod", f"--tensorboard_dir={self.root / 'board'}"]
-        code, first = self.run_ranks(2, *command(1, "log", both))
-        self.assertEqual(code, 0, first)
+        flags = [data, "--display_every=3"]
+        both = [*flags, f"--log_dir={self.root / 'log'}", f"--tensorboard_dir={self.root / 'board'}"]
+        first = self.run_ctl(2, *self.command(1, *both))
         # Each line once, and in the end what two devices of one process come to.
         self.assertEqual(len(re.findall(r"^epoch: 0 time_taken", first, re.M)), 1, first)
-        code, second = self.run_ranks(2, *command(2, "log", both))
-        self.assertEqual(code, 0, second)
+        second = self.run_ctl(2, *self.command(2, *both))
         self.assertIn("Restored from", second)
-        alone = subprocess.run([program, *command(2, "log1", ["--devices=2"])], env=self.more, capture_output=True, text=True)
+        one = [flag for flag in self.command(2, *flags, f"--log_dir={self.root / 'log1'}", "--devices=2") if flag != "--horovod"]
+        alone = subprocess.run([program, *one], env=self.more, capture_output=True, text=True)
         self.assertEqual(alone.returncode, 0, alone.stdout + alone.stderr)
         for step in (6, 12):
             here, there = (weights(self.root / log / f"model.ckpt-{step}") for log in ("log", "log1"))
@@ -465,6 +489,60 @@ class OtherDoors(Processes):
         said = re.findall(r"val_loss: \S+ - val_top1: (\S+) - val_top5: (\S+)", first + second)
         self.assertEqual(said, re.findall(r"val_loss: \S+ - val_top1: (\S+) - val_top5: (\S+)", alone.stdout))
         self.assertEqual(len(list((self.root / "board").glob("events*"))), 2)
+
+    def test_ranks_that_begin_differently_are_refused(self):
+        for item, first, other in (("momentum", "0.9", "0.8"), ("seed", "1", "2")):
+            output = self.run_ctl([[f"--{item}={first}"], [f"--{item}={other}"]], *self.command(2, unit="batch"), code=2)
+            self.assertIn(f"ranks begin differently: {item}: rank 1: expected {first} as on rank 0, got {other}", output)
+        one, other = self.folders("one"), self.folders("other", seed=2)
+        output = self.run_ctl([[f"--data_dir={one}"], [f"--data_dir={other}"]], *self.command(2, unit="batch"), code=2)
+        self.assertRegex(output, r"ranks begin differently: files of data_dir .*rank 1: expected \d+ files, \d+ bytes")
+
+    def test_all_ranks_begin_with_the_checkpoint_of_rank_0(self):
+        """Another rank may have another run's checkpoint in its folder, or no folder: it neither reads nor writes there."""
+        data = f"--data_dir={self.folders('folders')}"
+        own, other, nowhere, straight = (self.root / name for name in ("own", "other", "nowhere", "straight"))
+        for folder, seed in ((own, 1), (other, 2)):
+            folder.mkdir()
+            self.run_ctl(2, *self.command(1, data, f"--seed={seed}", f"--log_dir={folder}"))
+        self.assertGreater(furthest(weights(own / "model.ckpt-6"), weights(other / "model.ckpt-6")), 1e-3)
+        shutil.copytree(own, straight)
+        command = self.command(2, data, "--seed=1")
+        self.run_ctl(2, *command, f"--log_dir={straight}")
+        before = sorted(path.name for path in other.iterdir())
+        for elsewhere in (other, nowhere):
+            folder = self.root / f"own-with-{elsewhere.name}"
+            shutil.copytree(own, folder)
+            output = self.run_ctl([[f"--log_dir={folder}"], [f"--log_dir={elsewhere}"]], *command)
+            self.assertEqual(re.findall(r"Restored from (\S+)", output), [str(folder / "model.ckpt-6")], output)
+            self.assertLess(furthest(weights(folder / "model.ckpt-12"), weights(straight / "model.ckpt-12")), 1e-5, elsewhere.name)
+        self.assertEqual(sorted(path.name for path in other.iterdir()), before)
+        self.assertFalse(nowhere.exists())
+
+    def test_what_one_rank_alone_lacks_ends_all(self):
+        data, nowhere, log = self.folders("folders"), self.root / "nowhere", self.root / "log"
+        log.mkdir()
+        output = self.run_ctl([[f"--log_dir={nowhere}"], [f"--log_dir={log}"]], *self.command(1, f"--data_dir={data}"), code=2)
+        self.assertIn(f"the directory log_dir does not exist: rank 0: train_ctl: got {nowhere}", output)
+        output = self.run_ctl([[f"--data_dir={data}"], [f"--data_dir={nowhere}"]], *self.command(1, f"--log_dir={log}"), code=1)
+        self.assertIn(f"data directory does not exist: rank 1: {nowhere}", output)
+        self.assertNotIn("epoch: 0", output)
+        self.assertEqual(list(log.glob("model.ckpt-*")), [])
+
+    def test_a_signal_to_one_rank_ends_all_after_the_same_step(self):
+        data, log = f"--data_dir={self.folders('folders')}", self.root / "log"
+        log.mkdir()
+        command = [program, *self.command(100000, data, f"--log_dir={log}", "--display_every=1")]
+        output, codes, sent = stop_ranks.stop(stop_ranks.mpirun(2, command), "other", "global_step: 8 ", random.Random(1),
+                                               [signal.SIGTERM], env=self.more)
+        self.assertTrue(sent, output)
+        self.assertEqual(codes, {0: stop_ranks.STOPPED, 1: stop_ranks.STOPPED}, output)
+        self.assertEqual(output.count("Keyboard interrupt"), 1, output)
+        step = stop_ranks.newest(log)
+        self.assertEqual(max(map(int, re.findall(r"^global_step: (\d+) ", output, re.M))), step, output)
+        output = self.run_ctl(2, *self.command(step + 2, data, f"--log_dir={log}", unit="batch"))
+        self.assertIn(f"Restored from {log / f'model.ckpt-{step}'}", output)
+        self.assertEqual(stop_ranks.newest(log), step + 2)
 
 
 if __name__ == "__main__":

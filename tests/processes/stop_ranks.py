@@ -33,21 +33,21 @@ def environment():
             "PYTHONUNBUFFERED": "1"}
 
 
-def mpirun(program, ranks, folder):
+def mpirun(ranks, command):
     # Without recovery mpirun sends SIGTERM to the others when the first one has ended, and that is their second one.
-    return ["mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "bash", "-c", RANK, "rank", program, *FLAGS,
-            f"--train_dir={folder}"]
+    return ["mpirun", "--enable-recovery", "--oversubscribe", "--bind-to", "none", "-n", str(ranks), "bash", "-c", RANK, "rank", *command]
 
 
-def stop(command, target, after, choose):
-    """Returns the output, the exit codes by rank, and whether a signal was sent."""
-    child = subprocess.Popen(command, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True)
+def stop(command, target, line, choose, signals=(signal.SIGTERM, signal.SIGUSR1), env=None):
+    """Sends signals to the ranks after a line that begins so. Returns the output, the exit codes by rank, and whether one was sent."""
+    child = subprocess.Popen(command, env=env or environment(), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+                             start_new_session=True)
     lines, processes, sent = [], {}, False
-    for line in child.stdout:
-        lines.append(line)
-        if found := re.search(r"rank (\d+) runs (\d+)", line):
+    for said in child.stdout:
+        lines.append(said)
+        if found := re.search(r"rank (\d+) runs (\d+)", said):
             processes[int(found[1])] = int(found[2])
-        if not sent and re.match(rf"{after}\t", line):
+        if not sent and said.startswith(line):
             sent = True
             time.sleep(choose.uniform(0, 0.02))
             if target == "mpirun":
@@ -55,7 +55,7 @@ def stop(command, target, after, choose):
             else:
                 for rank, process in processes.items():
                     if target == "all" or (target == "first") == (rank == 0):
-                        os.kill(process, choose.choice([signal.SIGTERM, signal.SIGUSR1]))
+                        os.kill(process, choose.choice(signals))
                         if target != "all":
                             break
     child.wait(timeout=120)
@@ -81,13 +81,17 @@ def main():
         root = pathlib.Path(root)
         os.environ["XDG_CACHE_HOME"] = str(root / "cache")
         straight = {}
+
+        def command(ranks, folder):
+            return mpirun(ranks, [program, *FLAGS, f"--train_dir={folder}"])
+
         for ranks in (2, 3):
-            subprocess.run(mpirun(program, ranks, root / f"straight-{ranks}"), env=environment(), check=True, capture_output=True)
+            subprocess.run(command(ranks, root / f"straight-{ranks}"), env=environment(), check=True, capture_output=True)
             straight[ranks] = (root / f"straight-{ranks}" / f"model.ckpt-{STEPS}" / "tensors.bin").read_bytes()
         for run in range(arguments.runs):
             ranks, target = choose.choice([2, 3]), ["first", "other", "all", "mpirun"][run % 4]
             folder, after = root / f"run-{run}", 10 * choose.randint(1, STEPS // 40)
-            output, codes, sent = stop(mpirun(program, ranks, folder), target, after, choose)
+            output, codes, sent = stop(command(ranks, folder), target, f"{after}\t", choose)
             step = newest(folder)
             problems = []
             if not sent:
@@ -96,7 +100,7 @@ def main():
                 problems.append(f"exit codes {codes}")
             if not after <= step < STEPS:
                 problems.append(f"the checkpoint is of step {step}")
-            again = subprocess.run(mpirun(program, ranks, folder), env=environment(), capture_output=True, text=True)
+            again = subprocess.run(command(ranks, folder), env=environment(), capture_output=True, text=True)
             if again.returncode != 0:
                 problems.append(f"going on ended with {again.returncode}: {again.stdout[-2000:]}{again.stderr[-2000:]}")
             elif (folder / f"model.ckpt-{STEPS}" / "tensors.bin").read_bytes() != straight[ranks]:

@@ -15,9 +15,10 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/data/detection/boxed_shapes.h"
+#include "trainyard/data/testing/coco_folder.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/options.h"
-#include "trainyard/models/registry/model_registry.h"
+#include "trainyard/models/testing/tiny_ssd.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::cli::detection_runs_test {
@@ -26,48 +27,6 @@ namespace {
 using ::testing::AllOf;
 using ::testing::HasSubstr;
 using ::testing::Not;
-
-// SSD's maps of features and default boxes on a network that a test can train.
-nn::Graph tiny_ssd(const models::ModelOptions& options) {
-  nn::GraphBuilder b({.image = options.image_shape(), .name = "tiny_ssd"});
-  const auto convolution = [&](const std::string& name, nn::GraphBuilder::Value x, nn::Convolution op) {
-    op.weight_init = nn::Initializer::he_normal();
-    x = b.batch_norm(name + ".bn", b.convolution(name, x, op));
-    return b.activation(name + ".relu", x);
-  };
-  const nn::Padding same = nn::Padding::same();
-  auto x = convolution("stem", b.input(), {.out_channels = 16, .kernel = 9, .stride = 8, .padding = same});
-  std::vector<nn::GraphBuilder::Value> maps{x};
-  for (int i = 0; i < 3; ++i) {
-    x = convolution(fmt::format("down{}", i), x, {.out_channels = 24, .kernel = 3, .stride = 2, .padding = same});
-    maps.push_back(x);
-  }
-  for (int i = 3; i < 5; ++i) {
-    x = convolution(fmt::format("down{}", i), x, {.out_channels = 24, .kernel = 3, .padding = nn::Padding::valid()});
-    maps.push_back(x);
-  }
-  const std::vector<int64_t> boxes{4, 6, 6, 6, 4, 4};
-  std::vector<nn::GraphBuilder::Value> heads;
-  for (size_t i = 0; i < maps.size(); ++i) {
-    for (const int64_t columns : {int64_t{4}, options.num_classes}) {
-      heads.push_back(b.convolution(fmt::format("head{}.{}", i, columns), maps[i],
-                                    {.out_channels = boxes[i] * columns,
-                                     .kernel = 3,
-                                     .padding = same,
-                                     .bias = true,
-                                     .weight_init = nn::Initializer::truncated_normal(0.01)}));
-    }
-  }
-  return b.build(b.box_rows("boxes", heads, {.coordinates = 4, .classes = options.num_classes}));
-}
-
-const models::ModelRegistration kTinySsd({.name = "tiny_ssd",
-                                          .family = models::DatasetFamily::kCoco,
-                                          .task = models::Task::kDetection,
-                                          .image_size = 300,
-                                          .default_batch_size = 4,
-                                          .schedule = {.learning_rate = 0.01},
-                                          .build = tiny_ssd});
 
 class DetectionRuns : public ::testing::Test {
  protected:
@@ -266,12 +225,7 @@ TEST_F(DetectionRuns, OurOwnLanguageKeepsTheBestByItsPrecision) {
 // All of it has to agree for that: the crops of boxes, the matching, the loss, the decoding and the metric.
 TEST_F(DetectionRuns, LearnsImagesByHeart) {
   const std::string set = temp_.file("four");
-  data::write_boxed_shapes({.train_count = 4, .validation_count = 1, .image_size = 100}, set);
-  // What is evaluated is what was trained on.
-  std::filesystem::remove_all(set + "/val2017");
-  std::filesystem::copy(set + "/train2017", set + "/val2017");
-  std::filesystem::copy_file(set + "/annotations/instances_train2017.json", set + "/annotations/instances_val2017.json",
-                             std::filesystem::copy_options::overwrite_existing);
+  data::write_boxes_to_learn(set, 4, 100);
   const CommandResult result = run_command(tf(
       {"--data_dir=" + set, "--num_batches=60", "--init_learning_rate=0.003", "--nodistortions", "--optimizer=adam",
        "--weight_decay=0", "--num_eval_batches=1", "--eval_during_training_every_n_steps=100", "--display_every=60"}));

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "trainyard/cli/testing/cli.h"
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/train/checkpoint/checkpoint.h"
 
@@ -155,7 +156,7 @@ TEST(ForwardOnly, CountsNoImagesOfMicroSteps) {
   const auto begin = std::chrono::steady_clock::now();
   const CommandResult result = run_command(arguments(
       {"--forward_only", "--model=resnet20", "--micro_steps=64", "--num_batches=8", "--num_intra_threads=1"}));
-  const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count();
+  const double seconds = core::seconds_since(begin);
   ASSERT_EQ(result.code, kSuccess) << result.err;
   std::smatch speed;
   ASSERT_TRUE(std::regex_search(result.out, speed, std::regex("total images/sec: ([0-9.]+)")));

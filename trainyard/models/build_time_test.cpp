@@ -9,6 +9,7 @@
 #include <fmt/core.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/elapsed.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/nn/execution/executor.h"
@@ -33,7 +34,7 @@ double seconds_to_build(const std::string& name, DatasetFamily family) {
       nn::make_executor("cpu", build_model(name, family_name(family), {}), {.parameters = &set, .gradients = &sink});
   set.allocate();
   set.initialize(1);
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  return core::seconds_since(start);
 }
 
 TEST(Zoo, ModelsAreThereSoon) {

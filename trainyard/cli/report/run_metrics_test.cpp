@@ -87,6 +87,27 @@ TEST_F(ReadRunMetrics, NamesAndPhasesAndLinesHaveALimit) {
   EXPECT_EQ(metrics.damaged_lines, 43U + 1U);
 }
 
+TEST_F(ReadRunMetrics, NamesAndPhasesHaveAtMostAHundredCharacters) {
+  const std::string longest(100, 'x'), longer(101, 'x');
+  const RunMetrics metrics =
+      read(metric_row(1, longest, {{longest, 5}, {longer, 6}}) + metric_row(2, longer, {{"a", 1}}));
+  ASSERT_EQ(metrics.phases.size(), 1U);
+  EXPECT_EQ(metrics.phases[0].phase, longest);
+  ASSERT_EQ(metrics.phases[0].columns.size(), 1U);
+  EXPECT_EQ(metrics.phases[0].columns[0].first, longest);
+  EXPECT_EQ(metrics.damaged_lines, 1U);
+}
+
+TEST_F(ReadRunMetrics, ARowHasAWholeStepAndANamedPhase) {
+  for (const std::string line :
+       {R"({"phase":"train","a":1})", R"({"global_step":2.5,"phase":"train","a":1})", R"({"global_step":2,"a":1})",
+        R"({"global_step":2,"phase":7,"a":1})", R"({"global_step":2,"phase":["train"],"a":1})"}) {
+    const RunMetrics metrics = read(line + "\n");
+    EXPECT_TRUE(metrics.phases.empty()) << line;
+    EXPECT_EQ(metrics.damaged_lines, 1U) << line;
+  }
+}
+
 TEST_F(ReadRunMetrics, RowsAcrossBlocksAreWhole) {
   std::string text;
   constexpr int64_t kRows = 12000;  // 2.6 MB: two ends of blocks fall into rows

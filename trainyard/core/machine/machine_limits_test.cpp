@@ -20,6 +20,7 @@
 #include "trainyard/core/testing/environment.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/core/threads/thread.h"
 
 namespace trainyard::core::machine_limits_test {
 namespace {
@@ -76,6 +77,16 @@ TEST(MachineLimits, AreMeasured) {
   EXPECT_GT(limits.processor_share, 0);
   EXPECT_LE(limits.processor_share, 1);
   EXPECT_GT(limits.measured_at, 1'700'000'000);
+}
+
+// Threads that wait for a core, as they do where other processes have it, make the limits lower. They run for longer
+// than a scheduler lets one of them have a core.
+TEST(MachineLimits, SayThatThreadsHaveWaitedForCores) {
+  const MachineLimits limits =
+      measure_machine_limits({.threads = 4 * available_cores(), .seconds = 0.03, .array_bytes = 1 << 20});
+  EXPECT_EQ(limits.threads, 4 * available_cores());
+  EXPECT_GT(limits.processor_share, 0);
+  EXPECT_TRUE(limits.measured_on_busy_machine()) << limits.processor_share;
 }
 
 constexpr MachineLimits kSample{.threads = 4,

@@ -171,6 +171,24 @@ TEST(Thread, TeamRunsOnItsPlaces) {
   thread.join();
 }
 
+// Ends the process with 7 where the second member of a team runs on the second place.
+[[noreturn]] void place_a_team() {
+  const CpuList all = allowed_cpus();
+  const CpuList a{all.front()}, b{all.back()};
+  bool placed = false;
+  Thread thread({.name = "placed", .intra_op_threads = 2, .placement = {.places = {a, b}}},
+                [&] { placed = team_cpus(2).at(1) == b; });
+  thread.join();
+  _exit(placed ? 7 : 1);
+}
+
+// In a process of its own, which has placed no thread before.
+TEST(ThreadDeathTest, TheFirstPlacingOfAProcessIsForTheTeamToo) {
+  if (kThreadSanitizer) GTEST_SKIP() << core::skip::kNeedsOpenMpTeams;
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(place_a_team(), testing::ExitedWithCode(7), "");
+}
+
 TEST(Thread, AloneOnItsFirstPlaceAndItsOwnThreadsAnywhere) {
   const CpuList all = allowed_cpus();
   Thread thread({.name = "placed", .placement = {.places = {{all.back()}, {all.front()}}}}, [&] {

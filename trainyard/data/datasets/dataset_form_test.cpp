@@ -33,12 +33,6 @@ std::string jpeg(uint8_t value) {
 
 class DatasetForm : public DatasetFolderTest {
  protected:
-  void write_tar(const std::string& name, const std::vector<std::pair<std::string, std::string>>& members) {
-    files_.make_directories(core::parent_path(temp_.file(name)));
-    formats::TarWriter writer(files_.open_write(temp_.file(name)));
-    for (const auto& [member, content] : members) writer.write(member, content);
-    writer.close();
-  }
   void write_records(const std::string& name, const std::vector<int64_t>& labels) {
     files_.make_directories(core::parent_path(temp_.file(name)));
     formats::TfRecordWriter writer(files_.open_write(temp_.file(name)));

@@ -1,7 +1,9 @@
-// A small COCO data set in a folder: three training images, of which the second has no boxes, and one for validation.
-// For tests only.
+// Small COCO data sets in a folder. That of write_small_coco() has three training images, of which the second has no
+// boxes, and one for validation. For tests only.
 #pragma once
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
@@ -9,6 +11,7 @@
 
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/data/codecs/jpeg.h"
+#include "trainyard/data/detection/boxed_shapes.h"
 #include "trainyard/data/detection/coco_annotations.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -57,6 +60,17 @@ inline void write_coco_subset(const std::string& directory, const std::string& s
 inline void write_small_coco(const std::string& directory) {
   write_coco_subset(directory, "train2017", small_training_annotations());
   write_coco_subset(directory, "val2017", small_validation_annotations());
+}
+
+// Writes boxed shapes, of which the images for validation are those for training.
+inline void write_boxes_to_learn(const std::string& directory, int64_t images, int image_size) {
+  write_boxed_shapes({.train_count = images, .validation_count = 1, .image_size = image_size}, directory);
+  std::filesystem::remove_all(core::join_path(directory, "val2017"));
+  std::filesystem::copy(core::join_path(directory, "train2017"), core::join_path(directory, "val2017"));
+  const std::string annotations = core::join_path(directory, "annotations");
+  std::filesystem::copy_file(core::join_path(annotations, "instances_train2017.json"),
+                             core::join_path(annotations, "instances_val2017.json"),
+                             std::filesystem::copy_options::overwrite_existing);
 }
 
 }  // namespace trainyard::data

@@ -188,6 +188,22 @@ TEST_F(ConvertDataset, CifarsBatchesHoldTurnedImages) {
   }
 }
 
+// The pixels of a batch have no format of their own.
+TEST_F(ConvertDataset, ImagesOfCifarsBatchesBecomePngFiles) {
+  for (int i = 0; i < 5; ++i) write(fmt::format("from/train/{}/1.jpg", i), jpeg(i));
+  convert("cifar_binary");
+  convert_dataset(
+      {.name = "cifar10", .from = temp_.file("cifar_binary"), .output = temp_.file("folder"), .to = "folder"});
+  for (int i = 0; i < 5; ++i) {
+    const std::string png = files_.read_file(temp_.file(fmt::format("folder/train/{0}/train_{0:08}.png", i)));
+    const std::string file = jpeg(i);
+    const Image image = decode_image(std::as_bytes(std::span(png))).value();
+    EXPECT_EQ(image.height, 32);
+    EXPECT_EQ(image.width, 32);
+    EXPECT_EQ(image.pixels, decode_image(std::as_bytes(std::span(file))).value().pixels) << i;
+  }
+}
+
 // They are lines of a file, and need not be what a folder can be called.
 TEST_F(ConvertDataset, CifarsBatchesHaveTheNamesOfTheClasses) {
   files_.make_directories(temp_.file("from"));

@@ -12,6 +12,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/train/checkpoint/checkpoint_facts.h"
 
 namespace trainyard::frontends {
 namespace {
@@ -127,9 +128,8 @@ data::Rgb three_numbers(const std::string& path, const Json& config, const char*
   data::Rgb numbers{};
   bool good = found->is_array() && found->size() == numbers.size();
   for (size_t c = 0; good && c < numbers.size(); ++c) {
-    good = (*found)[c].is_number();
+    good = (*found)[c].is_number() && std::abs((*found)[c].get<double>()) <= kPixels;
     if (good) numbers[c] = (*found)[c].get<float>();
-    good = good && std::isfinite(numbers[c]) && std::abs(numbers[c]) <= kPixels;
   }
   if (!good) malformed(path, member, "three numbers", found->dump().substr(0, 80));
   return numbers;
@@ -137,7 +137,7 @@ data::Rgb three_numbers(const std::string& path, const Json& config, const char*
 
 nn::Size2d input_size(const std::string& path, const Json& config) {
   const auto found = config.find("input_size");
-  if (found == config.end()) return 224;
+  if (found == config.end() || found->is_null()) return 224;
   const auto is_side = [](const Json& json) {
     return json.is_number_unsigned() && json.get<uint64_t>() >= 1 &&
            json.get<uint64_t>() <= static_cast<uint64_t>(models::kLongestImageSide);
@@ -170,12 +170,17 @@ PublishedInput timm_input(const std::string& path, const Json& config) {
   const auto found = config.find("crop_pct");
   const double part = found == config.end() || found->is_null() ? 0.875 : found->is_number() ? found->get<double>() : 0;
   if (!(part > 0 && part <= 1)) malformed(path, "crop_pct", "a number above 0, at most 1", found->dump().substr(0, 80));
+  const double resized = std::floor(static_cast<double>(std::max(size.height, size.width)) / part);
+  if (resized > static_cast<double>(train::kLongestResize)) {
+    malformed(path, "crop_pct",
+              fmt::format("a part by which the resized side is at most {} pixels", train::kLongestResize),
+              found->dump().substr(0, 80));
+  }
   const std::string mode = text_of(path, config, "crop_mode", "center");
   if (mode == "squash") {
     trained.input.eval_central_part = static_cast<float>(part);
   } else if (mode == "center") {
-    trained.input.eval_resize_size =
-        static_cast<int64_t>(std::floor(static_cast<double>(std::max(size.height, size.width)) / part));
+    trained.input.eval_resize_size = static_cast<int64_t>(resized);
   } else {
     malformed(path, "crop_mode", "center or squash", mode);
   }
@@ -214,13 +219,16 @@ std::optional<TimmConfig> read_timm_config(const std::string& weights_path) {
   timm.path = core::join_path(core::parent_path(weights_path), "config.json");
   if (!files.exists(timm.path) || files.info(timm.path).is_directory) return std::nullopt;
   Json config;
+  std::string text;
   try {
-    config = Json::parse(files.read_file(timm.path, kLargestConfig), [](int depth, Json::parse_event_t, Json&) {
+    text = files.read_file(timm.path, kLargestConfig);
+    config = Json::parse(text, [](int depth, Json::parse_event_t, Json&) {
       if (depth > 16) throw core::Error(core::ErrorCode::kCorruptData, "nested too deeply");
       return true;
     });
-  } catch (const Json::exception&) {
-    return std::nullopt;  // some other program's
+  } catch (const Json::exception& error) {
+    if (text.find("\"pretrained_cfg\"") == std::string::npos) return std::nullopt;  // some other program's
+    malformed(timm.path, "its text", "JSON, in which numbers are finite", std::string(error.what()).substr(0, 200));
   } catch (const core::Error& error) {
     if (error.code() != core::ErrorCode::kCorruptData) throw;
     return std::nullopt;
@@ -229,7 +237,7 @@ std::optional<TimmConfig> read_timm_config(const std::string& weights_path) {
     return std::nullopt;
   }
   timm.model = model_of_timm(text_of(timm.path, config, "architecture", ""));
-  if (const auto count = config.find("num_classes"); count != config.end()) {
+  if (const auto count = config.find("num_classes"); count != config.end() && !count->is_null()) {
     if (!count->is_number_unsigned() || count->get<uint64_t>() < 1 || count->get<uint64_t>() > (uint64_t{1} << 24)) {
       malformed(timm.path, "num_classes", "a number from 1 on", count->dump().substr(0, 80));
     }

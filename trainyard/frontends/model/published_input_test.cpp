@@ -3,9 +3,11 @@
 #include <fstream>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
@@ -16,6 +18,7 @@
 namespace trainyard::frontends::published_input_test {
 namespace {
 
+using ::testing::AllOf, ::testing::HasSubstr;
 using Json = nlohmann::json;
 
 // All that is chosen of a transform but its normalization: height x width, the size and the part before the crop, ...
@@ -178,8 +181,8 @@ TEST_F(TimmInput, SquashTakesAPartOfBothSides) {
 
 TEST_F(TimmInput, DefaultsAreTimms) {
   const Json nothing = Json::parse(R"({"pretrained_cfg": {}})");
-  const Json nulls = Json::parse(R"({"architecture": null, "pretrained_cfg": {
-    "interpolation": null, "crop_pct": null, "crop_mode": null, "mean": null, "std": null}})");
+  const Json nulls = Json::parse(R"({"architecture": null, "num_classes": null, "pretrained_cfg": {
+    "input_size": null, "interpolation": null, "crop_pct": null, "crop_mode": null, "mean": null, "std": null}})");
   for (const Json& config : {nothing, nulls}) {
     config_ = config;
     const auto timm = read();
@@ -211,7 +214,7 @@ TEST_F(TimmInput, OtherFilesAreNone) {
   EXPECT_FALSE(read_timm_config(temp_.file("model.safetensors"))) << "there is no config.json";
   EXPECT_FALSE(read_timm_config(temp_.file("no_folder/model.safetensors")));
   for (const std::string text : {"", "{", "null", "7", "[]", R"(["pretrained_cfg"])", "{}", R"({"pretrained_cfg": 1})",
-                                 R"({"pretrained_cfg": null})", R"({"pretrained_cfg": []})"}) {
+                                 R"({"pretrained_cfg": null})", R"({"pretrained_cfg": []})", R"({"size": 1e400})"}) {
     EXPECT_FALSE(read_text(text)) << text;
   }
   core::local_file_system().make_directories(temp_.file("folder/config.json"));
@@ -232,10 +235,26 @@ TEST_F(TimmInput, DeepAndLargeFilesAreNone) {
   EXPECT_FALSE(read_text(text + " "));
 }
 
+// Python writes NaN and Infinity as they are. The input of such a file is not what its weights were trained on.
+TEST_F(TimmInput, TextsThatAreNoJsonAreRefused) {
+  const std::pair<std::string, std::string> bad[] = {{"1e400", "'1e400'"},
+                                                     {"-1e400", "'-1e400'"},
+                                                     {"NaN", "parse error"},
+                                                     {"Infinity", "parse error"},
+                                                     {"", "parse error"}};
+  for (const auto& [value, said] : bad) {
+    std::string text = config_.dump();
+    text.replace(text.find("0.75"), 4, value);
+    EXPECT_THAT(core::message_of([&] { static_cast<void>(read_text(text)); }, core::ErrorCode::kCorruptData),
+                AllOf(HasSubstr(path() + ", its text: expected JSON, in which numbers are finite, got "),
+                      HasSubstr(said), HasSubstr("; correct it, or move it elsewhere")));
+  }
+}
+
 TEST_F(TimmInput, MalformedSizesAreRefused) {
   const std::string expected = "[3, height, width], sides up to 16384";
   for (const std::string value : {"[3,0,64]", "[3,64,0]", "[1,64,64]", "[3,64,16385]", "[3,16385,64]", "[3,64]",
-                                  "[3,64,64,3]", "[3,-1,64]", "[3,64,1.5]", "[3,\"64\",64]", "64", "null"}) {
+                                  "[3,64,64,3]", "[3,-1,64]", "[3,64,1.5]", "[3,\"64\",64]", "64"}) {
     EXPECT_EQ(refusal("input_size", value), malformed("input_size", expected, value));
   }
   EXPECT_EQ(chosen(read_with("input_size", "[3,16384,1]")->input.input), as_pillow("16384x1 nearest", 21845));
@@ -246,6 +265,11 @@ TEST_F(TimmInput, MalformedCropsAreRefused) {
   for (const std::string value : {"0", "-0.5", "1.5", "\"x\"", "true", "[1]"}) {
     EXPECT_EQ(refusal("crop_pct", value), malformed("crop_pct", "a number above 0, at most 1", value));
   }
+  for (const std::string value : {"0.00122", "1e-300"}) {  // of 80 pixels: 65573, and more than any integer
+    EXPECT_EQ(refusal("crop_pct", value),
+              malformed("crop_pct", "a part by which the resized side is at most 65535 pixels", value));
+  }
+  EXPECT_EQ(chosen(read_with("crop_pct", "0.00123")->input.input), as_pillow("48x80 nearest", 65040));
   EXPECT_EQ(refusal("crop_mode", R"("border")"), malformed("crop_mode", "center or squash", "border"));
   EXPECT_EQ(refusal("crop_mode", "3"), malformed("crop_mode", "a text", "3"));
   EXPECT_EQ(refusal("interpolation", R"("lanczos")"),
@@ -256,7 +280,7 @@ TEST_F(TimmInput, MalformedCropsAreRefused) {
 TEST_F(TimmInput, MalformedNormalizationsAreRefused) {
   for (const std::string member : {"mean", "std"}) {
     for (const std::string value : {"[1,2]", "[1,2,3,4]", "[]", "[\"x\",1,2]", "[1,2,\"x\"]", "[1,2,255.5]",
-                                    "[-255.5,1,2]", "[1,null,2]", "1", "\"x\"", "{}"}) {
+                                    "[-255.5,1,2]", "[1,null,2]", "[1e+300,1,2]", "1", "\"x\"", "{}"}) {
       EXPECT_EQ(refusal(member, value), malformed(member, "three numbers", value));
     }
   }
@@ -280,7 +304,7 @@ TEST_F(TimmInput, MalformedClassesAndNamesAreRefused) {
     config[member] = Json::parse(value);
     return core::message_of([&] { static_cast<void>(read_text(config.dump())); }, core::ErrorCode::kCorruptData);
   };
-  for (const std::string value : {"0", "-1", "16777217", "1.5", "\"x\"", "null"}) {
+  for (const std::string value : {"0", "-1", "16777217", "1.5", "\"x\""}) {
     EXPECT_EQ(refused("num_classes", value), malformed("num_classes", "a number from 1 on", value));
   }
   for (const int64_t count : {1, 16'777'216}) {

@@ -207,6 +207,14 @@ TEST(ClusterSettings, ServersAndWorkersHaveTheFilesAndDeadlinesOfTheFlags) {
   EXPECT_FALSE(has_servers(options));
 }
 
+TEST(ClusterSettings, TheControllerWaitsLongerThanWorkersForEachOther) {
+  DeviceOptions options;
+  options.rank_deadline = 1.5;
+  options.rank_start_deadline = 30;
+  EXPECT_EQ(controller_deadlines(options).step.count(), 2 * 1500 + 5000);
+  EXPECT_EQ(controller_deadlines(options).start.count(), 30000);
+}
+
 TEST(ClusterSettings, ServersAndWorkersKeepVariablesAsTheFlagsSay) {
   DeviceOptions options = device_options(cluster("worker", 1));
   EXPECT_FALSE(server_group_options(options).cluster.variables_as.has_value());

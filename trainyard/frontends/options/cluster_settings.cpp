@@ -41,6 +41,12 @@ parallel::RankDeadlines rank_deadlines(const DeviceOptions& options) {
   return deadlines;
 }
 
+parallel::RankDeadlines controller_deadlines(const DeviceOptions& options) {
+  parallel::RankDeadlines deadlines = rank_deadlines(options);
+  deadlines.step = 2 * deadlines.step + std::chrono::seconds(5);
+  return deadlines;
+}
+
 bool has_servers(const DeviceOptions& options) {
   return !options.cluster.job_name.empty() &&
          (options.variable_update == "parameter_server" || options.variable_update == "distributed_replicated");

@@ -11,6 +11,9 @@ namespace trainyard::frontends {
 
 // Returns --rank_deadline and --rank_start_deadline, or their defaults.
 [[nodiscard]] parallel::RankDeadlines rank_deadlines(const DeviceOptions& options);
+// Returns those of the controller of distributed_all_reduce. The workers find out among themselves which of them makes
+// no progress, and are to be heard first: the controller waits for all of them, and cannot tell which one it is.
+[[nodiscard]] parallel::RankDeadlines controller_deadlines(const DeviceOptions& options);
 
 // Returns whether parameter servers hold the values.
 [[nodiscard]] bool has_servers(const DeviceOptions& options);

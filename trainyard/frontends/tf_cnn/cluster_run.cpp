@@ -47,14 +47,6 @@ RunStatistics read_statistics(core::BodyReader& body) {
   return statistics;
 }
 
-// The workers find out among themselves which of them makes no progress, and are to be heard first: the controller
-// waits for all of them, and cannot tell which one it is.
-parallel::RankDeadlines controller_deadlines(const DeviceOptions& options) {
-  parallel::RankDeadlines deadlines = rank_deadlines(options);
-  deadlines.step = 2 * deadlines.step + std::chrono::seconds(5);
-  return deadlines;
-}
-
 // The controller is rank 0 of a group of its own, worker i rank i + 1.
 std::unique_ptr<parallel::ProcessGroup> meet_controller(const DeviceOptions& options, int rank) {
   const HostAddress address = parse_host(options.cluster.controller_host, "controller_host");

@@ -13,7 +13,11 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/temp_dir.h"
+#include "trainyard/data/cache/cached_dataset.h"
+#include "trainyard/data/detection/coco_dataset.h"
 #include "trainyard/data/detection/default_boxes.h"
+#include "trainyard/data/testing/coco_folder.h"
 #include "trainyard/frontends/tf_cnn/learning_task.h"
 #include "trainyard/models/registry/model_registry.h"
 #include "trainyard/parallel/testing/on_ranks.h"
@@ -179,6 +183,23 @@ TEST(DetectionTask, RefusesImagesThatAGpuDecodesByTheirFlag) {
   const core::Error refused = core::thrown_by([&] { detection_task().check_options(run); });
   EXPECT_EQ(refused.code(), core::ErrorCode::kUnsupported);
   EXPECT_EQ(refused.detail().problem, "--dali_mode=GPU is for images of one label");
+}
+
+// As --datasets_use_caching wraps them.
+TEST(DetectionTask, MeasuresTheImagesBelowTheCachesOfTheirFiles) {
+  const core::TempDir temp;
+  data::write_small_coco(temp.path());
+  PreparedRun run;
+  run.model = &models::find_model("ssd300", "coco");
+  run.eval_batch_size = run.plan.num_eval_batches = 1;
+  run.validation_data = data::open_coco({.directory = temp.path(), .subset = data::Subset::kValidation});
+  for (int caches = 0; caches < 3; ++caches) {
+    EXPECT_EQ(core::problem_of([&] { EXPECT_NE(detection_task().make_measure(run), nullptr); }), "") << caches;
+    run.validation_data = std::make_shared<data::CachedDataset>(run.validation_data, 1 << 20);
+  }
+  run.validation_data = nullptr;
+  EXPECT_EQ(core::problem_of([&] { static_cast<void>(detection_task().make_measure(run)); }),
+            "an evaluation of a detector needs images with boxes");
 }
 
 TEST_F(DetectionMeasureTest, ABatchWhoseSamplesAreNotKnownIsRefused) {

@@ -133,8 +133,10 @@ struct StartWeights {
   std::vector<std::string> classes;  // empty: not known
 };
 
-// Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts.
-StartWeights open_start(const std::string& path, const std::string& model, std::optional<bool> averaged_weights) {
+// Opens a file, or takes the model of a checkpoint's folder or of a run, whose newest checkpoint counts. `auxiliary`:
+// beginnings of names of the auxiliary classifiers that the training has; empty: it has none.
+StartWeights open_start(const std::string& path, const std::string& model, std::optional<bool> averaged_weights,
+                        const std::vector<std::string>& auxiliary) {
   core::FileSystem& files = core::local_file_system();
   if (!files.exists(path) || !files.info(path).is_directory || holds_tensorflow_weights(path)) {
     formats::TensorFile file = formats::open_tensor_file(path);
@@ -142,7 +144,7 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
     std::vector<std::string> classes = train::described_in(file.metadata(), path).classes;
     return {std::move(file), size, std::move(classes)};
   }
-  const TrainedModelOptions options{.path = path, .averaged_weights = averaged_weights};
+  TrainedModelOptions options{.path = path, .averaged_weights = averaged_weights};
   const OpenedModel opened = open_model(options);
   if (opened.identity.model != model) {
     throw core::Error(core::ErrorCode::kInvalidArgument, {.problem = "the weights are of another model",
@@ -151,6 +153,15 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
                                                           .actual = opened.identity.model,
                                                           .remedy = "pass --model=" + opened.identity.model});
   }
+  const bool had_auxiliary = std::any_of(auxiliary.begin(), auxiliary.end(), [&](const std::string& beginning) {
+    return !opened.reader->names("model/" + beginning).empty();
+  });
+  if (had_auxiliary && !opened.description.graph) {  // else the model would be its main output alone
+    options.build = [&identity = opened.identity](models::ModelOptions wanted) {
+      wanted.auxiliary_heads = true;
+      return models::build_model(identity.model, identity.dataset, wanted);
+    };
+  }
   const TrainedModel trained = load_trained_model(opened, options);
   core::log::info("the training starts from the weights of {}", trained.checkpoint.path);
   return {train::tensor_file_of(*trained.parameters, trained.checkpoint.path),
@@ -158,8 +169,8 @@ StartWeights open_start(const std::string& path, const std::string& model, std::
           trained.classes.names};
 }
 
-// Returns the parameters and statistics of the network's auxiliary classifiers, if the file has none of them: a run's
-// folder gives the main output's weights, and some files were published without.
+// Returns the parameters and statistics of the network's auxiliary classifiers, if the file has none of them: a run may
+// have trained the main output alone, and some files were published without.
 std::vector<std::string> new_auxiliary(const formats::TensorFile& file, const nn::Graph& graph,
                                        const std::vector<std::string>& beginnings) {
   const auto is_auxiliary = [&](const std::string& name) {
@@ -195,7 +206,8 @@ std::function<void(nn::ParameterSet&)> initial_weights(const PreparedRun& run) {
           classes = run.num_classes, graph = run.graph, fine_tunes = run.options.fine_tune.has_value(),
           names = run.classes.names, has_auxiliary = run.options.auxiliary_heads,
           auxiliary = run.model->auxiliary](nn::ParameterSet& parameters) {
-    const StartWeights start = open_start(path, model, averaged);
+    const StartWeights start =
+        open_start(path, model, averaged, has_auxiliary ? auxiliary : std::vector<std::string>());
     const formats::TensorFile file = train::named_for_graph(start.file, graph);
     // A head that a fine-tuning keeps is for the same classes in the same order.
     const bool same_classes = !start.classes.empty() && start.classes == names;

@@ -488,6 +488,8 @@ train::Evaluation TrainingRun::run_validation() {
 }
 
 void TrainingRun::evaluate_views(train::Evaluation& evaluation) {
+  // It opens its data and makes its kernels, as the first evaluation does.
+  train::RankEvaluations().begin(session_->ranks(), nullptr, trainer_.global_step(), evaluated_parameters());
   ValidationRun views(
       run_, evaluated_parameters(), run_.options.display.display_every, print_,
       [this](int64_t done, int64_t all) { progress_->show_evaluation(done, all); }, stop_);

@@ -221,6 +221,7 @@ nn::Graph build_model(const std::string& name, std::string_view dataset, const M
         info, size,
         fmt::format("at least {}, of which a pixel is left before the classifier", image_size_text(smallest)));
   }
+  graph->name = info.name;  // by which files name the model, and what reads weights finds its registration
   return with_training_options(*std::move(graph), complete);
 }
 

@@ -123,8 +123,9 @@ const ModelInfo& find_model(const std::string& name, std::string_view dataset);
 // Returns all names, sorted.
 [[nodiscard]] std::vector<std::string> model_names(DatasetFamily family);
 
-// Finds a model and builds its graph. Throws as find_model() does, and kInvalidArgument for options that the model does
-// not support; for an image size it names the supported ones.
+// Finds a model and builds its graph, whose name is the model's, whatever its builder calls it. Throws as find_model()
+// does, and kInvalidArgument for options that the model does not support; for an image size it names the supported
+// ones.
 nn::Graph build_model(const std::string& name, std::string_view dataset, const ModelOptions& options);
 
 // Returns the smallest side of a square image that the model supports, in pixels. Builds its graph a few times to find

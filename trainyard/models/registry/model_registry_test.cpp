@@ -65,7 +65,9 @@ TEST(ModelRegistry, NamesWhatIsWrong) {
 
 TEST(ModelRegistry, TakesModelsOfTheUserOnce) {
   register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10, .image_size = 4, .build = tiny});
-  EXPECT_EQ(build_model("tiny_of_the_test", "cifar10", {.num_classes = 5}).parameter_count(), 3 * 16 * 5 + 5);
+  const nn::Graph graph = build_model("tiny_of_the_test", "cifar10", {.num_classes = 5});
+  EXPECT_EQ(graph.parameter_count(), 3 * 16 * 5 + 5);
+  EXPECT_EQ(graph.name, "tiny_of_the_test") << "not as its builder calls it";
   EXPECT_EQ(core::message_of([] { register_model({.name = "tiny_of_the_test", .family = DatasetFamily::kCifar10}); }),
             "Model \"tiny_of_the_test\" is already registered for dataset \"cifar10\"");
 }

@@ -4,15 +4,14 @@
 // read (forward) or written (backward). Each counter is that of the fastest turn, since other programs on the machine
 // only make turns slower. The benchmark's own time is that of our kernel.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <functional>
 #include <unordered_map>
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 #include <oneapi/dnnl/dnnl.hpp>
 
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
@@ -102,12 +101,6 @@ class Dnnl {
   std::unordered_map<int, dnnl::memory> arguments_;
 };
 
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
-
 void norm(benchmark::State& state, bool backward, bool residual, DataType dtype, UnitActivation activation) {
   at::set_num_threads(core::available_cores());
   const MapShape s = {.batch = state.range(0),
@@ -148,11 +141,11 @@ void norm(benchmark::State& state, bool backward, bool residual, DataType dtype,
   const int64_t bytes = b.map_bytes;
   double ours = 1e9, dnnl = 1e9, copy = 1e9;
   for (auto _ : state) {
-    const double seconds = seconds_of([&] { backward ? norm_backward(back) : norm_forward(forward); });
+    const double seconds = core::seconds_of([&] { backward ? norm_backward(back) : norm_forward(forward); });
     state.SetIterationTime(seconds);
     ours = std::min(ours, seconds);
-    dnnl = std::min(dnnl, seconds_of([&] { other.run(); }));
-    copy = std::min(copy, seconds_of([&] {
+    dnnl = std::min(dnnl, core::seconds_of([&] { other.run(); }));
+    copy = std::min(copy, core::seconds_of([&] {
                       at::parallel_for(0, bytes, 1 << 16, [&](int64_t begin, int64_t end) {
                         std::memcpy(static_cast<char*>(b.output) + begin, static_cast<char*>(b.input) + begin,
                                     static_cast<size_t>(end - begin));

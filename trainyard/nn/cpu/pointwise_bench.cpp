@@ -2,13 +2,12 @@
 // batch 32: our kernels in turn with oneDNN's, all three directions. The counters are the GFLOP/s of the fastest turn
 // of each, since other programs on the machine only make turns slower. The benchmark's own time is that of our kernel.
 #include <algorithm>
-#include <chrono>
 #include <cstring>
-#include <functional>
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/cpu/convolution/onednn/onednn_convolution.h"
 #include "trainyard/nn/cpu/convolution/pointwise/pointwise_convolution.h"
@@ -16,12 +15,6 @@
 
 namespace trainyard::nn::cpu {
 namespace {
-
-double seconds_of(const std::function<void()>& work) {
-  const auto start = std::chrono::steady_clock::now();
-  work();
-  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
-}
 
 // Memory that both kernels can use, and a run of one of them.
 class Bench {
@@ -76,10 +69,10 @@ void pointwise(benchmark::State& state, ConvolutionDirection direction) {
   Bench bench(shape, direction);
   double our_seconds = 1e9, other_seconds = 1e9;
   for (auto _ : state) {
-    const double seconds = seconds_of([&] { bench.run(*ours); });
+    const double seconds = core::seconds_of([&] { bench.run(*ours); });
     state.SetIterationTime(seconds);
     our_seconds = std::min(our_seconds, seconds);
-    other_seconds = std::min(other_seconds, seconds_of([&] { bench.run(*other); }));
+    other_seconds = std::min(other_seconds, core::seconds_of([&] { bench.run(*other); }));
   }
   const double gflop = static_cast<double>(shape.flops()) / 1e9;
   state.counters["GFLOP/s"] = gflop / our_seconds;

@@ -12,6 +12,7 @@
 #include <ATen/TensorOperators.h>
 #include <ATen/core/grad_mode.h>
 #include <ATen/ops/cat.h>
+#include <ATen/ops/empty.h>
 #include <ATen/ops/equal.h>
 #include <ATen/ops/linspace.h>
 #include <ATen/ops/randn.h>
@@ -22,6 +23,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/execution/gradient_sink.h"
+#include "trainyard/nn/execution/keep_mask.h"
 #include "trainyard/nn/execution/loss.h"
 #include "trainyard/nn/execution/value_observer.h"
 #include "trainyard/nn/testing/plain_step.h"
@@ -149,6 +151,19 @@ TEST(ReferenceExecutor, MasksDependOnStepMicroStepAndSeed) {
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 2, .micro_step = 1, .first_sample = 1})));
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 1, .micro_step = 2, .first_sample = 1})));
   EXPECT_FALSE(at::equal(base, output({.seed = 1, .step = 1, .micro_step = 1, .first_sample = 2})));
+}
+
+TEST(ReferenceExecutor, DropsElementsOfASingleSample) {
+  GraphBuilder b({.image = {4, 5, 3}, .name = "drop"});
+  const Graph graph = b.build(b.flatten("flat", b.dropout("drop", b.input(), 0.25)));
+  ParameterSet set;
+  const auto executor = make_executor("reference", graph, {.parameters = &set});
+  set.allocate();
+  const StepRandom random{.seed = 5, .step = 2, .first_sample = 3};
+  at::Tensor mask = at::empty({1, 60});
+  fill_keep_mask(mask.mutable_data_ptr<float>(), 1, 60, 0.25, 1, "drop", random);
+  const at::Tensor x = at::randn({1, 4, 5, 3});
+  EXPECT_TRUE(executor->forward(x, random).allclose(x.view({1, 60}) * mask / 0.75, 1e-6, 1e-6));
 }
 
 // Records where each node's value lies, and which values are still there when it is made.

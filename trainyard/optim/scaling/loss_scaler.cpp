@@ -159,8 +159,6 @@ void LossScaler::load(const core::StateReader& reader) {
     }
   }
   if (!options_.automatic && options_.scale) scale().fill_(*options_.scale);
-  // An error may have ended a step between two of its costs.
-  found_before_ = false;
 }
 
 }  // namespace trainyard::optim

@@ -30,6 +30,9 @@ class LossScaler : public core::Stateful {
   at::Tensor clean_steps() const;
   // Returns the number of the last consecutive skipped steps with a scale of at most 1: [] double.
   at::Tensor skips_at_floor() const;
+  // Forgets what the costs of a step have found that an error has ended between them. Call it before each step of
+  // several costs.
+  void begin_step() { found_before_ = false; }
   // Takes the reduced gradients of the scaled loss, [total] float or double, total a multiple of 16. Writes the inverse
   // of the scale and found_inf into `state`, then computes the next step's scale.
   //

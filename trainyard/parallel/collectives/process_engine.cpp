@@ -29,6 +29,27 @@ void rest(int idle_turns) {
   std::this_thread::sleep_for(idle_turns < kShort ? microseconds(10) : microseconds(200));
 }
 
+// Returns what another process has reported, or why it cannot be asked: a group that cannot be asked has failed.
+std::optional<Error> asked(const std::function<std::optional<Error>()>& reported) {
+  try {
+    return reported();
+  } catch (const Error& error) {
+    return error;
+  } catch (const std::exception& error) {
+    return Error(ErrorCode::kInternal, {.problem = "the other processes cannot be asked", .actual = error.what()});
+  }
+}
+
+// Reports an error to the other processes, if there is a way.
+void tell(const std::function<void(const Error&)>& report, const Error& error) {
+  if (!report) return;
+  try {
+    report(error);
+  } catch (const std::exception&) {
+    // Whom it would be told to has gone.
+  }
+}
+
 // What messages are still to come for, and what carries them, when a process ends after a failure: another process may
 // write there as long as this one lives.
 struct LeftBehind {
@@ -143,11 +164,7 @@ void ProcessEngine::ask_peers() {
     asked_ = now;
     reported = peers_.reported;
   }
-  try {
-    if (const auto error = reported()) note_failure(*error);
-  } catch (const Error& error) {
-    note_failure(error);
-  }
+  if (const auto error = asked(reported)) note_failure(*error);
 }
 
 void ProcessEngine::note_failure(const Error& error) {
@@ -168,12 +185,7 @@ void ProcessEngine::fail(const Error& error) {
     report = peers_.report;
   }
   note_failure(error);
-  if (!report) return;
-  try {
-    report(error);
-  } catch (const Error&) {
-    // Whom it would be told to has gone.
-  }
+  tell(report, error);
 }
 
 void ProcessEngine::fail_by_transport(const Error& error) {
@@ -183,11 +195,7 @@ void ProcessEngine::fail_by_transport(const Error& error) {
     const std::lock_guard lock(mutex_);
     report = peers_.report;
   }
-  try {
-    if (report) report(error);
-  } catch (const Error&) {
-    // Whom it would be told to has gone.
-  }
+  tell(report, error);
   await_report();
   note_failure(error);
 }
@@ -203,7 +211,7 @@ bool ProcessEngine::await_report() {
       reported = peers_.reported;
     }
     if (!reported) return false;
-    const std::optional<Error> error = reported();
+    const std::optional<Error> error = asked(reported);
     if (error) note_failure(*error);
     if (error || Clock::now() >= end) return error.has_value();
     std::unique_lock lock(mutex_);

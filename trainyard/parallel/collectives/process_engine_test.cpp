@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <future>
+#include <new>
 #include <optional>
 #include <string>
 #include <thread>
@@ -113,14 +114,15 @@ class BrokenTransport final : public MessageTransport {
 };
 
 // Returns what a collective throws when its connection breaks, and leaves in `reports` what the others are told.
-std::string thrown_when_broken(PeerWatch peers, std::vector<std::string>& reports) {
+std::string thrown_when_broken(PeerWatch peers, std::vector<std::string>& reports,
+                               ErrorCode code = ErrorCode::kPeerFailed) {
   peers.report = [&reports, then = peers.report](const Error& error) {
     reports.emplace_back(error.what());
     if (then) then(error);
   };
   const auto engine = ProcessEngine::start([] { return std::make_unique<BrokenTransport>(); }, kTimeout, peers);
   const auto communicator = make_communicator_of_processes(engine, kTimeout);
-  return message_of([&] { communicator->barrier(); }, ErrorCode::kPeerFailed);
+  return message_of([&] { communicator->barrier(); }, code);
 }
 
 // A process that hears of a failure ends and closes its connections, and may be faster than the report of that failure.
@@ -149,6 +151,23 @@ TEST(ProcessEngine, ABrokenConnectionThatNobodyElseNamesIsReportedAndAnswered) {
   // Without an answer it is this one.
   EXPECT_THAT(thrown_when_broken({.reported = [] { return std::optional<Error>(); }}, reports),
               HasSubstr("rank 0 has closed its connection"));
+}
+
+// The thread that asks has no caller who would hear of it.
+TEST(ProcessEngine, ABrokenConnectionIsThatOfAGroupThatCannotBeAsked) {
+  std::vector<std::string> reports;
+  const auto fails_in_thread = [caller = std::this_thread::get_id()](auto throws) {
+    return [=]() -> std::optional<Error> {
+      if (std::this_thread::get_id() != caller) throws();
+      return std::nullopt;
+    };
+  };
+  const auto ended = [] { throw Error(ErrorCode::kPeerFailed, "the group of processes has ended"); };
+  EXPECT_EQ(thrown_when_broken({.reported = fails_in_thread(ended)}, reports), "the group of processes has ended");
+  const auto no_memory = [] { throw std::bad_alloc(); };
+  EXPECT_THAT(thrown_when_broken({.reported = fails_in_thread(no_memory)}, reports, ErrorCode::kInternal),
+              HasSubstr("the other processes cannot be asked"));
+  EXPECT_TRUE(reports.empty());
 }
 
 TEST(ProcessEngine, AnEndWithoutTheOthersHasADeadline) {

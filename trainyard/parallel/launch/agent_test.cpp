@@ -240,26 +240,36 @@ TEST(Agent, SendsAllLinesOfARankThatWritesMany) {
   EXPECT_EQ(agent.leave(), 0);
 }
 
+// A script that writes lines without an end, and their numbers into the file $0.
+constexpr const char* kWritesOn =
+    "pad=$(printf '%01000d' 0); i=0\n"
+    "while :; do i=$((i + 1)); echo \"$pad $i\"; echo \"$i\" >> \"$0\"; done";
+
+// Waits until the agent of that script takes no more and the pipe to it is full, too. Returns the file's content.
+std::string written_until_it_waits(const std::string& file) {
+  std::string last, before;
+  int same = 0;
+  const auto until = std::chrono::steady_clock::now() + kMostWait;
+  while (same < 5 && std::chrono::steady_clock::now() < until) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(100));
+    before = last;
+    last = core::local_file_system().exists(file) ? core::local_file_system().read_file(file) : "";
+    same = !last.empty() && last == before ? same + 1 : 0;
+  }
+  EXPECT_EQ(same, 5) << "the agent keeps more and more";
+  EXPECT_TRUE(last.ends_with('\n'));
+  return last;
+}
+
 // Launch reads nothing while its own output waits for a reader, such as a pager. Nothing is lost, also not the end.
 TEST(Agent, KeepsAllThatItsRankHasWrittenForALaunchThatReadsLate) {
   const core::TempDir folder;
   const std::string written = folder.file("written");
-  const std::string script =
-      "pad=$(printf '%01000d' 0); i=0\n"
-      "while :; do i=$((i + 1)); echo \"$pad $i\"; echo \"$i\" >> \"$0\"; done";
-  AgentProcess agent({.command = {"sh", "-c", script, written}});
+  AgentProcess agent({.command = {"sh", "-c", kWritesOn, written}});
   agent.arrive();
   agent.send(StartMessage());
-  // Until the agent takes no more and the pipe to it is full, too.
-  std::string last, before;
-  const auto until = std::chrono::steady_clock::now() + kMostWait;
-  for (int same = 0; same < 5 && std::chrono::steady_clock::now() < until;) {
-    std::this_thread::sleep_for(std::chrono::milliseconds(100));
-    before = last;
-    last = core::local_file_system().exists(written) ? core::local_file_system().read_file(written) : "";
-    same = !last.empty() && last == before ? same + 1 : 0;
-  }
-  ASSERT_TRUE(last.ends_with('\n'));
+  std::string last = written_until_it_waits(written);
+  ASSERT_GE(last.size(), 2U);
   last.erase(0, last.rfind('\n', last.size() - 2) + 1);
   agent.send(SignalMessage{SIGKILL});
   std::this_thread::sleep_for(std::chrono::milliseconds(700));  // longer than the agent reads what the rank has left
@@ -340,6 +350,20 @@ TEST(Agent, EndsItsRankWhenLaunchIsGone) {
   agent.arrive();
   agent.send(StartMessage());
   agent.read_until([&] { return agent.output == "ready\n"; });
+  EXPECT_EQ(agent.leave(), 0);
+  ASSERT_TRUE(core::local_file_system().exists(saved));
+  EXPECT_EQ(core::local_file_system().read_file(saved), "saved\n");
+}
+
+// There is no reader any more, however much launch has not read: the rank must not wait for one before it saves.
+TEST(Agent, TakesWhatItsRankWritesWhenLaunchIsGone) {
+  const core::TempDir folder;
+  const std::string saved = folder.file("saved"), written = folder.file("written");
+  const std::string trap = "trap 'echo \"$pad\"; echo saved > \"$1\"; exit 0' TERM\n";
+  AgentProcess agent({.command = {"sh", "-c", trap + kWritesOn, written, saved}});
+  agent.arrive();
+  agent.send(StartMessage());
+  written_until_it_waits(written);
   EXPECT_EQ(agent.leave(), 0);
   ASSERT_TRUE(core::local_file_system().exists(saved));
   EXPECT_EQ(core::local_file_system().read_file(saved), "saved\n");

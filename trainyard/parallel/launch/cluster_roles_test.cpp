@@ -46,6 +46,14 @@ TEST(ClusterRoles, OfOneMachineListenOnLoopbackAtPortsOfTheirOwn) {
   EXPECT_EQ(ports.size(), 4U);
 }
 
+TEST(ClusterRoles, WithoutServersHaveWorkersAlone) {
+  const PlacedCluster placed = place_cluster({.workers = 2}, {{"a", 2}}, 2222);
+  EXPECT_THAT(placed.flags, ElementsAre("--worker_hosts=a:2222,a:2223"));
+  ASSERT_EQ(placed.ranks.size(), 2U);
+  EXPECT_EQ(placed.ranks[0].name, "worker 0");
+  EXPECT_EQ(placed.ranks[1].name, "worker 1");
+}
+
 TEST(ClusterRoles, NeedASlotEach) {
   EXPECT_THAT(core::problem_of([] {
                 place_cluster({.servers = 1, .workers = 2}, {{"a", 2}}, 2222);

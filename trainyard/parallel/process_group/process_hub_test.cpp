@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/parallel/process_group/group_connection.h"
 #include "trainyard/parallel/process_group/group_message.h"
 #include "trainyard/parallel/process_group/process_group.h"
@@ -261,11 +262,7 @@ TEST_F(ProcessHubWithShortDeadlines, ARankThatSaysNothingButHelloIsFrozen) {
 // The fastest of some: a busy machine makes any of them late.
 double seconds_to_end(const std::function<void()>& end, int times) {
   double least = 1e9;
-  for (int i = 0; i < times; ++i) {
-    const auto begin = std::chrono::steady_clock::now();
-    end();
-    least = std::min(least, std::chrono::duration<double>(std::chrono::steady_clock::now() - begin).count());
-  }
+  for (int i = 0; i < times; ++i) least = std::min(least, core::seconds_of(end));
   return least;
 }
 

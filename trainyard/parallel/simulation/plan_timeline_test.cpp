@@ -68,6 +68,37 @@ TEST(PlanTimeline, AnImpossibleLinkIsAnErrorAlsoWhereNothingPassesIt) {
   EXPECT_EQ(problem({0, kInfinite}), "");
 }
 
+// The second of three processes knows of the agreement after three latencies. The message of an early lane is there
+// after one, and nothing else arrives from then on.
+TEST(PlanTimeline, AMessageMayBeThereBeforeItsReceiverBegins) {
+  CollectivePlan sends, receives;
+  sends.lanes.push_back({.steps = {{.action = Action::kSend, .peer = 1, .elements = 1}}, .early = true});
+  receives.lanes.push_back({.steps = {{.action = Action::kReceive, .peer = 0, .elements = 1}}});
+  const LinkModel link{.latency_seconds = 0.5, .bytes_per_second = kInfinite};
+  EXPECT_DOUBLE_EQ(plan_seconds({sends, receives, CollectivePlan()}, at::kFloat, link), 4 * 0.5);
+}
+
+// A transfer begins where its lane has room for one more, a copy when all steps before it are done. The first process
+// sends after two latencies, the second one is ready to after one.
+TEST(PlanTimeline, StepsOfALaneWaitForThoseBefore) {
+  const LinkModel link{.latency_seconds = 0.5, .bytes_per_second = kInfinite};
+  const auto seconds = [&](int window, bool copies) {
+    const Step to_second{.action = Action::kSend, .peer = 1, .elements = 1};
+    const Step from_second{.action = Action::kReceive, .peer = 1, .elements = 1};
+    const Step to_first{.action = Action::kSend, .peer = 0, .elements = 1};
+    const Step from_first{.action = Action::kReceive, .peer = 0, .elements = 1};
+    CollectivePlan first, second;
+    first.lanes.push_back({.steps = {to_second, from_second}});
+    second.lanes.push_back({.steps = {from_first}, .window = window});
+    if (copies) second.lanes.back().steps.push_back({.action = Action::kCopy});
+    second.lanes.back().steps.push_back(to_first);
+    return plan_seconds({first, second}, at::kFloat, link);
+  };
+  EXPECT_DOUBLE_EQ(seconds(1, false), 4 * 0.5) << "there and back, after the agreement";
+  EXPECT_DOUBLE_EQ(seconds(2, false), 3 * 0.5) << "both messages at a time";
+  EXPECT_DOUBLE_EQ(seconds(2, true), 4 * 0.5);
+}
+
 TEST(PlanTimeline, AMessageWithoutASenderIsAnError) {
   CollectivePlan waits;
   waits.lanes.push_back({.steps = {{.action = Action::kReceive, .peer = 0, .elements = 1}}});

@@ -137,5 +137,17 @@ TEST(TopKGradients, CountTheirBytes) {
   EXPECT_TRUE(half[0].compressor->compressed().empty());
 }
 
+// A part of an element counts as a whole one.
+TEST(TopKGradients, SendAtLeastOneElement) {
+  const auto bytes = [](int64_t rows, int64_t columns, double share) {
+    CompressedRanks all(2, {{"w", {rows, columns}}}, top_k(share), core::ReduceOp::kMean, at::kFloat);
+    return all[0].compressor->bytes_of_step().exchanged;
+  };
+  EXPECT_EQ(bytes(10, 5, 0.01), 8 * 1) << "half an element";
+  EXPECT_EQ(bytes(5, 5, 0.1), 8 * 3) << "two and a half";
+  EXPECT_EQ(bytes(10, 5, 0.4), 8 * 20);
+  EXPECT_EQ(bytes(1, 3, 0.01), 8 * 1);
+}
+
 }  // namespace
 }  // namespace trainyard::parallel::top_k_gradients_test

@@ -20,7 +20,7 @@
 namespace trainyard::train::inference_runner_test {
 namespace {
 
-using ::testing::HasSubstr, ::testing::IsEmpty;
+using ::testing::ElementsAre, ::testing::HasSubstr, ::testing::IsEmpty;
 
 // A tiny model with random weights, beside the PretendTrainer that does not train it.
 struct MeasuredModel : InitializedModel {
@@ -163,9 +163,13 @@ TEST(InferenceRunner, RefusesSetsThatCannotBe) {
 }
 
 struct RowRecord : Monitor {
-  explicit RowRecord(std::vector<Scalars>& to) : rows(to) {}
+  explicit RowRecord(std::vector<Scalars>& to, std::vector<size_t>* flushed = nullptr) : rows(to), flushes(flushed) {}
   void write(const Scalars& scalars) override { rows.push_back(scalars); }
+  void flush() override {
+    if (flushes != nullptr) flushes->push_back(rows.size());
+  }
   std::vector<Scalars>& rows;
+  std::vector<size_t>* flushes;  // how many rows there are at each
 };
 
 TEST(InferenceRunner, IsNamedAfterItsSetsAndWritesWhenTheyWereMeasured) {
@@ -188,6 +192,20 @@ TEST(InferenceRunner, IsNamedAfterItsSetsAndWritesWhenTheyWereMeasured) {
     EXPECT_EQ(row.epoch, 1);
     EXPECT_EQ(row.wall_time, 12.5);
   }
+}
+
+// Who follows the run's files sees the numbers before those of a later step come.
+TEST(InferenceRunner, FlushesTheMonitorsWhenAllSetsAreMeasured) {
+  MeasuredModel model;
+  PretendTrainer trainer;
+  std::vector<Scalars> rows;
+  std::vector<size_t> flushes;
+  trainer.monitors().add(std::make_unique<RowRecord>(rows, &flushes));
+  trainer.add(std::make_shared<InferenceRunner>(
+      model.evaluator(),
+      std::vector<InferenceSet>{{"val", once(6), top_1_and_loss()}, {"other", once(4), top_1_and_loss()}}));
+  trainer.train({.steps_per_epoch = 1, .max_epoch = 2});
+  EXPECT_THAT(flushes, ElementsAre(2U, 4U));
 }
 
 }  // namespace

@@ -143,8 +143,7 @@ const models::ModelRegistration kWithoutNorm({.name = "without_norm_of_the_test"
 
 TEST(Weights, OfAuxiliaryClassifiersAreLeftOut) {
   const core::TempDir temp;
-  nn::Graph graph = graph_of(6, false);
-  graph.name = "without_norm_of_the_test";
+  const nn::Graph graph = models::build_model("without_norm_of_the_test", "imagenet", {.num_classes = 6});
   Variables saved(graph_of(6), 1), loaded(graph, 2);
   save_weights(temp.file("w"), saved.set);
   const formats::TensorFile file = named_for_graph(formats::open_tensor_file(temp.file("w")), graph);

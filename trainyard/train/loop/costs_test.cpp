@@ -1,4 +1,5 @@
 // Several costs in one trainer: two networks that take turns, each with its loss and its optimizer.
+#include <limits>
 #include <memory>
 #include <string>
 #include <vector>
@@ -193,6 +194,30 @@ TEST(Costs, CountAsOneStepOfTheLossScale) {
   trainer.train({.steps_per_epoch = 7});
   EXPECT_EQ(trainer.loss_scale()->scale, 8);
   EXPECT_EQ(trainer.loss_scale()->normal_steps, 7);
+}
+
+// The trainer is used again: what the failed step has found is of no later one.
+TEST(Costs, AnOverflowOfAStepThatFailedBetweenThemIsOfThatStepAlone) {
+  bool fails = false;
+  TowerTrainerOptions options = two_costs();
+  options.devices.loss_scale = optim::LossScalerOptions{.scale = 8, .automatic = true, .raise_after = 100};
+  options.tower = [&fails](TowerContext& context) -> TowerStep {
+    return [&fails, step = adversaries(context)](const TowerInput& in) -> TowerOutput {
+      if (fails && in.cost == "painter") throw core::Error(core::ErrorCode::kIo, "there is no paint");
+      return step(in);
+    };
+  };
+  options.hooks.reduce_pre = [&fails](int, nn::ParameterSet& set) {
+    if (fails) set.gradients().fill_(std::numeric_limits<float>::infinity());
+  };
+  TowerTrainer trainer(options, tiny_source(80, 8));
+  trainer.train({.steps_per_epoch = 1});
+  fails = true;
+  EXPECT_THAT(core::thrown_by([&] { trainer.train({.steps_per_epoch = 1}); }).what(), HasSubstr("there is no paint"));
+  fails = false;
+  trainer.train({.steps_per_epoch = 2});
+  EXPECT_EQ(trainer.loss_scale()->scale, 8);
+  EXPECT_EQ(trainer.loss_scale()->normal_steps, 3);
 }
 
 // A step in which all costs have their turn needs a batch as any other.

@@ -69,11 +69,9 @@ std::string experiment_meta(const std::string& store, const std::string& id, con
       yaml_text("file://" + whole_path(core::join_path(store, id))), now, yaml_text(id), now, yaml_text(name));
 }
 
-// A value as Python's float() reads it.
+// A value as Python's float() reads it. The sign that some NaNs have says nothing.
 std::string python_float(double value) {
-  if (std::isnan(value)) return "nan";
-  if (std::isinf(value)) return value > 0 ? "inf" : "-inf";
-  return fmt::format("{}", value);
+  return std::isnan(value) ? "nan" : fmt::format("{}", value);
 }
 
 // Returns the step of a line "milliseconds value step"; -1 for another one.

@@ -60,6 +60,16 @@ TEST_F(Mlflow, WritesARunInItsForm) {
   EXPECT_EQ(core::base_name(monitor.run_folder()).size(), 32U);
 }
 
+TEST_F(Mlflow, WritesNumbersAsPythonReadsThem) {
+  MlflowMonitor monitor(options());
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double value : {kInfinity, -kInfinity, std::nan(""), -std::nan(""), 1e300, -0.1}) {
+    monitor.write({.global_step = 1, .wall_time = 1, .phase = "train", .values = {{"loss", value}}});
+  }
+  EXPECT_EQ(read(monitor, "metrics/loss"),
+            "1000 inf 1\n1000 -inf 1\n1000 nan 1\n1000 nan 1\n1000 1e+300 1\n1000 -0.1 1\n");
+}
+
 // All that MLflow reads of a run and of its experiment, but for the times.
 TEST_F(Mlflow, WritesEachPartOfARunAndOfItsExperiment) {
   MlflowMonitor monitor(options());

@@ -186,6 +186,22 @@ TEST(DeviceStep, ReplicasOnDevicesTrainAsReplicasOnTheCpu) {
   }
 }
 
+// What is made of the weights, such as their 16-bit copies, is made again where they change: once a step.
+TEST(DeviceStep, MicroStepsDoNotChangeTheWeights) {
+  const auto changes_of_a_step = [](int micro_steps) {
+    TowerTrainerOptions options = tiny_options();
+    options.micro_steps = micro_steps;
+    options.devices.accelerators = {std::make_shared<FakeAccelerator>()};
+    TowerTrainer trainer(options, tiny_source(240, 8));
+    trainer.train({.steps_per_epoch = 1});
+    const uint64_t before = trainer.parameters().version();
+    trainer.train({.steps_per_epoch = 1});
+    return trainer.parameters().version() - before;
+  };
+  EXPECT_GT(changes_of_a_step(2), 0U);
+  EXPECT_EQ(changes_of_a_step(3), changes_of_a_step(2));
+}
+
 TEST(DeviceStep, EachReplicaNeedsADevice) {
   TowerTrainerOptions options = tiny_options({}, 2);
   options.devices.accelerators = {std::make_shared<FakeAccelerator>()};

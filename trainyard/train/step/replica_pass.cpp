@@ -90,6 +90,9 @@ void ReplicaPass::update_regularization() {
 void ReplicaPass::begin_step(int64_t step) {
   step_ = step;
   update_skipped_ = false;
+  for (int r = 0; r < replicas_.size(); ++r) {
+    if (replicas_[r].loss_scaler) replicas_[r].loss_scaler->begin_step();
+  }
   if (draws_from_aten(options_)) aten_random_ = aten_random_state();
 }
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <limits>
 #include <memory>
+#include <optional>
 #include <regex>
 #include <string>
 #include <vector>
@@ -15,8 +16,10 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "trainyard/core/base/communicator.h"
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/base/log.h"
+#include "trainyard/core/base/registry.h"
 #include "trainyard/core/memory/cpu_allocator.h"
 #include "trainyard/core/system/cgroup.h"
 #include "trainyard/core/system/system_files.h"
@@ -28,6 +31,8 @@
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
 #include "trainyard/nn/execution/device_memory.h"
+#include "trainyard/nn/execution/executor.h"
+#include "trainyard/parallel/testing/on_ranks.h"
 #include "trainyard/train/devices/run_memory.h"
 #include "trainyard/train/step/graph_tower.h"
 #include "trainyard/train/step/tower_trainer.h"
@@ -49,6 +54,23 @@ TfCnnOptions options_of_small_run() {
   options.steps.num_batches = 1;
   options.steps.num_warmup_batches = 0;
   return options;
+}
+
+// A run of one image a step, of 3 MiB, whatever there is memory for: an epoch has 16 images.
+TfCnnOptions options_of_photos(const std::string& folder) {
+  TfCnnOptions options = options_of_small_run();
+  options.model = "trivial";
+  options.input.data_name.clear();
+  options.input.data_dir = folder;
+  options.image_size = 512;
+  return options;
+}
+
+// Returns the memory of the machine, or what its control groups allow of it.
+int64_t machine_bytes() {
+  const auto machine = static_cast<int64_t>(core::memory_info_bytes("MemTotal"));
+  const auto allowed = core::cgroup_limits().memory_bytes;
+  return allowed ? std::min(machine, static_cast<int64_t>(*allowed)) : machine;
 }
 
 core::log::Level current_level() {
@@ -140,24 +162,94 @@ TEST(BatchTrials, FindTheLargestSizeWithinTheBudget) {
   EXPECT_EXIT(std::exit(try_sizes()), ::testing::ExitedWithCode(0), "");
 }
 
+// Returns an exit code, as try_sizes() does.
+int try_images_of_data() {
+  if (!core::install_cpu_allocator(static_cast<uint64_t>(8192 * kMiB))) return 2;
+  const core::TempDir temp;
+  data::write_two_classes(temp.file("photos"));
+  TfCnnOptions options = options_of_photos(temp.file("photos"));
+  options.batch_size = kLargestBatch;
+  options.batch_memory_bytes = 2000 * kMiB;
+  // Returns the MiB that one image took.
+  const auto tried = [&options](int batches_ahead) -> int64_t {
+    options.input.batches_ahead = batches_ahead;
+    ::testing::internal::CaptureStderr();
+    EXPECT_EQ(prepare(options).batch_size, 1);
+    const std::string log = ::testing::internal::GetCapturedStderr();
+    std::smatch found;
+    if (!std::regex_search(log, found, std::regex("1 images a device took ([0-9]+) MiB of 2000 MiB in a step"))) {
+      ADD_FAILURE() << log;
+      return 0;
+    }
+    return std::stoll(found[1].str());
+  };
+  tried(2);  // code and threads are in memory from here on
+  const int64_t few = tried(2), many = tried(52);
+  EXPECT_NEAR(static_cast<double>(many - few), 50 * 3, 40) << "batches that wait, which a trial does not make";
+
+  // The other process does not try the same sizes at the same time, and answers nothing.
+  options.batch_size = 1;
+  options.batch_memory_bytes.reset();
+  const PreparedRun run = prepare(options);
+  parallel::on_ranks(2, [&run](const std::shared_ptr<parallel::ProcessGroup>& group) {
+    if (group->rank() != 0) return;
+    PreparedRun own = run;
+    own.options.batch_memory_bytes = 2000 * kMiB;
+    own.device.processes = group;
+    EXPECT_EQ(core::message_of([&own] { EXPECT_EQ(find_batch_size(own), 1); }), "no error");
+  });
+  return ::testing::Test::HasFailure() ? 1 : 0;
+}
+
+TEST(BatchTrials, CountTheBatchesThatWaitAndContactNoOtherProcess) {
+#if defined(__SANITIZE_ADDRESS__)
+  GTEST_SKIP() << core::skip::kNeedsOwnAllocator;
+#endif
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(std::exit(try_images_of_data()), ::testing::ExitedWithCode(0), "");
+}
+
+// Nor is what an exchange takes counted.
+TEST(AutoBatch, APlanContactsNoOtherProcess) {
+  for (const int replicas : {1, 2}) {
+    TfCnnOptions options = options_of_small_run();
+    options.device.replicas = replicas;
+    options.device.variable_update = "replicated";
+    PreparedRun run = prepare(options);
+    run.options.batch_memory_bytes = 1;
+    parallel::on_ranks(2, [&](const std::shared_ptr<parallel::ProcessGroup>& group) {
+      if (group->rank() != 0) return;
+      const auto refusal = [&run] {
+        return core::message_of([&run] { static_cast<void>(find_batch_size(run)); }, core::ErrorCode::kNoSpace);
+      };
+      const std::string alone = refusal();
+      run.options.device.variable_update = replicas == 1 ? "horovod" : "collective_all_reduce";
+      run.options.device.gradient_compression = "powersgd";
+      run.device.processes = group;
+      run.device.make_communicators = []() -> std::vector<std::unique_ptr<core::Communicator>> {
+        throw core::Error(core::ErrorCode::kInternal, "another process is contacted");
+      };
+      run.device.make_gradient_communicators = run.device.make_communicators;
+      EXPECT_THAT(alone, HasSubstr("there is no memory for a batch of one image"));
+      EXPECT_EQ(refusal(), alone) << replicas;
+      run.device.processes = nullptr;
+    });
+  }
+}
+
 TEST(AutoBatch, TakesThreeQuartersOfTheMachinesMemory) {
   const core::TempDir temp;
   data::write_two_classes(temp.file("photos"));
-  TfCnnOptions options = options_of_small_run();
-  options.model = "trivial";
-  options.input.data_name.clear();
-  options.input.data_dir = temp.file("photos");
+  TfCnnOptions options = options_of_photos(temp.file("photos"));
   options.batch_size = kLargestBatch;
   ::testing::internal::CaptureStderr();
   EXPECT_EQ(prepare(options).batch_size, 1) << "16 images are steps of one image";
   const std::string log = ::testing::internal::GetCapturedStderr();
-  const auto allowed = core::cgroup_limits().memory_bytes;
-  const auto machine = static_cast<int64_t>(core::memory_info_bytes("MemTotal"));
-  const int64_t all = allowed ? std::min(machine, static_cast<int64_t>(*allowed)) : machine;
-  const auto usual = static_cast<int64_t>(0.75 * static_cast<double>(all));
+  const bool limited = core::cgroup_limits().memory_bytes.has_value();
+  const auto usual = static_cast<int64_t>(0.75 * static_cast<double>(machine_bytes()));
   const std::string of_all =
       fmt::format(" MiB of {} MiB of three quarters of {}; more would be too few steps of 16 images (", usual / kMiB,
-                  allowed ? "the memory that control groups allow" : "the machine's memory");
+                  limited ? "the memory that control groups allow" : "the machine's memory");
   // Other programs take and release memory meanwhile.
   const auto available = static_cast<double>(core::memory_info_bytes("MemAvailable"));
   if (available > 1.2 * static_cast<double>(usual)) {
@@ -242,6 +334,51 @@ TEST(RequireMemory, TakesAnExecutorWithoutAPlan) {
   PreparedRun run = prepare(options);
   run.batch_size = int64_t{1} << 30;
   EXPECT_EQ(core::message_of([&] { require_memory(run); }), "no error");
+}
+
+TEST(RequireMemory, ThrowsWhatATrainerThrows) {
+  PreparedRun run = prepare(options_of_small_run());
+  run.batch_size = int64_t{1} << 30;
+  run.options.device.variable_update = "horovod";
+  EXPECT_THAT(core::message_of([&] { require_memory(run); }), HasSubstr("horovod is between processes"));
+}
+
+// Cannot plan more than some images.
+class PlansUpTo : public nn::Executor {
+ public:
+  PlansUpTo(const nn::Graph& graph, const nn::BuildContext& context)
+      : Executor(graph, context), layers_(nn::make_executor("reference", graph, context)) {}
+  core::NamedTensors run(const core::NamedTensors& inputs, const nn::StepRandom& random) override {
+    return layers_->run(inputs, random);
+  }
+  std::optional<nn::ExecutorMemory> prepare(int64_t batch) override {
+    if (batch > most) throw core::Error(core::ErrorCode::kInternal, "these maps cannot be planned");
+    return nn::ExecutorMemory{.activations = batch};
+  }
+
+  inline static int64_t most = 0;
+
+ private:
+  std::unique_ptr<nn::Executor> layers_;
+};
+
+// Beyond all memory, maps may be beyond what can be planned, too. Below it, a plan that fails is a mistake.
+TEST(RequireMemory, TakesAPlanThatFailsForTooLargeABatchBeyondAllMemoryOnly) {
+  static const core::Registration<nn::ExecutorFactory> registration(
+      nn::executors(), "plans_up_to", [](const nn::Graph& graph, const nn::BuildContext& context) {
+        return std::make_unique<PlansUpTo>(graph, context);
+      });
+  PreparedRun run = prepare(options_of_small_run());
+  run.device.executor = "plans_up_to";
+  const int64_t all = machine_bytes() / nn::activation_bytes_per_image(run.graph, 4, true);
+  PlansUpTo::most = all;
+  run.batch_size = 2 * all;
+  EXPECT_THAT(core::message_of([&] { require_memory(run); }, core::ErrorCode::kNoSpace),
+              HasSubstr(", got more; pass --batch_size="));
+  PlansUpTo::most = all / 2;
+  run.batch_size = all / 4 * 3;
+  EXPECT_THAT(core::message_of([&] { require_memory(run); }, core::ErrorCode::kInternal),
+              HasSubstr("these maps cannot be planned"));
 }
 
 }  // namespace

@@ -16,7 +16,11 @@
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/core/threads/thread.h"
+#include "trainyard/frontends/options/cluster_settings.h"
 #include "trainyard/frontends/tf_cnn/cluster_run.h"
+#include "trainyard/frontends/tf_cnn/trainer_options.h"
+#include "trainyard/nn/execution/parameter_set.h"
+#include "trainyard/parallel/servers/server_group.h"
 #include "trainyard/parallel/servers/server_options.h"
 #include "trainyard/parallel/testing/free_port.h"
 #include "trainyard/train/testing/tiny_model.h"
@@ -158,6 +162,33 @@ TEST(ServerOfParameters, EndsTheTrainingWhenItsProcessIsAskedToStop) {
   EXPECT_EQ(error.detail().problem, fmt::format("ps 0 ({}) was asked to stop", host));
   EXPECT_EQ(error.detail().actual, "SIGTERM");
   EXPECT_EQ(out.str(), "Running parameter server 0\n");
+}
+
+TEST(ServerOfParameters, EndsWhenItsWorkersHaveLeft) {
+  if (!parallel::has_parameter_servers()) GTEST_SKIP() << core::skip::kNeedsGrpc;
+  TfCnnOptions options;
+  options.device.variable_update = "parameter_server";
+  options.device.cluster.job_name = "ps";
+  options.device.cluster.ps_hosts = {fmt::format("127.0.0.1:{}", parallel::free_port())};
+  options.device.cluster.worker_hosts = {"127.0.0.1:2221"};
+  core::Thread worker(core::ThreadOptions{}, [&options] {
+    DeviceOptions own = options.device;
+    own.cluster.job_name = "worker";
+    nn::ParameterSet set;
+    set.declare({.name = "fc.weight", .shape = {5}, .init = nn::Initializer::zeros()});
+    set.allocate();
+    const auto optimizer = make_optimizer(options)(set);
+    parallel::ServerGroup servers(server_group_options(own));
+    EXPECT_EQ(core::message_of([&] { servers.join(set, {optimizer.get()}); }), "no error");
+    servers.leave();
+  });
+  std::ostringstream out;
+  const core::StopSource stop;
+  const RunStatistics statistics = run_parameter_server(options, out, stop.token());
+  worker.join();
+  core::log::set_origin("");
+  EXPECT_EQ(statistics.num_workers, 1);
+  EXPECT_FALSE(statistics.stopped_by_signal);
 }
 
 TEST(Controller, RanksHaveTheNamesOfTheirProcessesInErrors) {

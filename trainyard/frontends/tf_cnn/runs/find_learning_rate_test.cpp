@@ -19,6 +19,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/options.h"
+#include "trainyard/optim/schedules/learning_rate.h"
 #include "trainyard/optim/schedules/rate_range.h"
 #include "trainyard/train/monitors/curve_svg.h"
 
@@ -99,6 +100,26 @@ TEST(FindLearningRate, FindsTheStableRatesOfALinearModel) {
   while (std::getline(lines, line)) last = line;
   EXPECT_NEAR(std::stod(last.substr(last.find(',') + 1)), end, 0.01 * end);
   EXPECT_THAT(files.read_file(temp.file("found.svg"), 1 << 20), HasSubstr("range test</text>"));
+}
+
+// A warm-up begins at a rate of 0, which says nothing about what a training multiplies its rate by.
+TEST(FindLearningRate, TheProposalIsWrittenForAScaledRate) {
+  const core::TempDir temp;
+  TfCnnOptions options = options_of(temp);
+  options.learning_rate.init_learning_rate = 3;
+  options.learning_rate.schedule = "constant";
+  options.learning_rate.warmup_epochs = 1;
+  options.learning_rate.scaling = optim::BatchScaling::kLinear;
+  options.learning_rate.scaling_batch_size = 1;  // and batches are of 4
+  std::ostringstream out;
+  testing::internal::CaptureStderr();
+  BenchmarkCnn(options, nullptr, std::make_shared<LeastSquares>()).run(out);
+  testing::internal::GetCapturedStderr();
+  const std::string text = out.str();
+  EXPECT_THAT(text, HasSubstr("\n         --learning_rate_scaling multiplies this rate by 4\n"));
+  const double proposal = number_behind(text, "Proposal: ");
+  ASSERT_GT(proposal, 0) << text;
+  EXPECT_NEAR(4 * number_behind(text, "--init_learning_rate=") / proposal, 1, 0.02) << text;
 }
 
 // Single losses behind the end of the test are cut at the highest smoothed one, here far below 1.

@@ -4,7 +4,6 @@
 #include <set>
 #include <sstream>
 #include <string>
-#include <utility>
 #include <vector>
 
 #include <ATen/ops/equal.h>
@@ -18,6 +17,7 @@
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/frontends/model/trained_model.h"
+#include "trainyard/frontends/testing/stopping_text.h"
 #include "trainyard/frontends/tf_cnn/benchmark_cnn.h"
 #include "trainyard/frontends/tf_cnn/flags.h"
 #include "trainyard/frontends/tf_cnn/read_options.h"
@@ -28,30 +28,6 @@ namespace trainyard::frontends::freeze_and_stop_test {
 namespace {
 
 using ::testing::AllOf, ::testing::HasSubstr;
-
-// What a run prints. Requests its stop, as a signal does, when these words are in it so many times.
-class StoppingText : public std::stringbuf {
- public:
-  StoppingText(std::string words, int times, core::StopSource& stop)
-      : words_(std::move(words)), times_(times), stop_(stop) {}
-
- protected:
-  int sync() override {
-    const std::string printed = str();
-    int found = 0;
-    for (size_t at = printed.find(words_); !words_.empty() && at != std::string::npos;) {
-      ++found;
-      at = printed.find(words_, at + 1);
-    }
-    if (found >= times_) stop_.request_stop(core::StopReason::kSignal, "SIGTERM");
-    return std::stringbuf::sync();
-  }
-
- private:
-  std::string words_;
-  int times_;
-  core::StopSource& stop_;
-};
 
 class TrainFlags : public ::testing::Test {
  protected:

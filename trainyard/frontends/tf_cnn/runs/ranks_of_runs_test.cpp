@@ -4,9 +4,11 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ostream>
 #include <regex>
 #include <sstream>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
@@ -18,10 +20,12 @@
 
 #include "trainyard/core/base/stateful.h"
 #include "trainyard/core/testing/error.h"
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/core/threads/stop_token.h"
 #include "trainyard/formats/tensors/safetensors.h"
+#include "trainyard/frontends/testing/stopping_text.h"
 #include "trainyard/frontends/tf_cnn/modes.h"
 #include "trainyard/frontends/tf_cnn/prepare.h"
 #include "trainyard/frontends/tf_cnn/trainer_options.h"
@@ -78,9 +82,20 @@ struct OfRank {
   RunStatistics statistics;
 };
 
+using Connect = std::function<void(PreparedRun& run, int rank)>;
+
+// Returns what lets two processes exchange gradients, in one session over both.
+Connect one_session() {
+  return [transports = parallel::make_memory_transports(2)](PreparedRun& run, int rank) {
+    run.options.device.variable_update = "distributed_all_reduce";
+    run.device.exchange =
+        parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
+    run.device.choose_communicators();
+  };
+}
+
 // Trains on two ranks. `connect` lets the processes of a run exchange gradients.
-std::array<OfRank, 2> train_on_both(const TfCnnOptions& options,
-                                    const std::function<void(PreparedRun& run, int rank)>& connect,
+std::array<OfRank, 2> train_on_both(const TfCnnOptions& options, const Connect& connect,
                                     const std::shared_ptr<BenchmarkModel>& model = std::make_shared<Numbered>()) {
   std::array<PreparedRun, 2> runs = {prepare(options, {.model = model}), prepare(options, {.model = model})};
   std::array<OfRank, 2> results;
@@ -100,13 +115,7 @@ std::array<OfRank, 2> train_on_both(const TfCnnOptions& options,
 
 // As tf_cnn_benchmarks' one session over all workers: the images of a step and the mean of the losses are those of all.
 TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllLosses) {
-  const auto transports = parallel::make_memory_transports(2);
-  const std::array<OfRank, 2> results = train_on_both(three_steps(), [&](PreparedRun& run, int rank) {
-    run.options.device.variable_update = "distributed_all_reduce";
-    run.device.exchange =
-        parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
-    run.device.choose_communicators();
-  });
+  const std::array<OfRank, 2> results = train_on_both(three_steps(), one_session());
   EXPECT_THAT(results[0].lines, HasSubstr("\n1\timages/sec\t5.000\n2\timages/sec\t6.000\n"));
   const RunStatistics& chief = results[0].statistics;
   EXPECT_EQ(chief.num_workers, 2);
@@ -127,13 +136,7 @@ TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeansOfTimedSteps) {
   options.display.summary_verbosity = 1;
   for (const std::optional<int64_t> every : {std::optional<int64_t>(), std::optional<int64_t>(3)}) {
     options.display.save_summaries_steps = every;
-    const auto transports = parallel::make_memory_transports(2);
-    const std::array<OfRank, 2> results = train_on_both(options, [&](PreparedRun& run, int rank) {
-      run.options.device.variable_update = "distributed_all_reduce";
-      run.device.exchange =
-          parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
-      run.device.choose_communicators();
-    });
+    const std::array<OfRank, 2> results = train_on_both(options, one_session());
     EXPECT_THAT(results[0].lines, HasSubstr("\n1\timages/sec\t6.000\n4\timages/sec\t9.000\n"));
     EXPECT_EQ(results[0].statistics.last_average_loss, 10.0) << "of the last step";
   }
@@ -158,14 +161,7 @@ TEST(RanksOfRuns, OfDistributedAllReduceShowTheMeanOfAllAccuracies) {
   options.batch_size = 8;
   options.num_classes = 8;
   options.display.print_training_accuracy = true;
-  const auto transports = parallel::make_memory_transports(2);
-  const auto connect = [&](PreparedRun& run, int rank) {
-    run.options.device.variable_update = "distributed_all_reduce";
-    run.device.exchange =
-        parallel::ProcessEngine::start(transports.at(static_cast<size_t>(rank)), std::chrono::seconds(60));
-    run.device.choose_communicators();
-  };
-  const std::array<OfRank, 2> results = train_on_both(options, connect, std::make_shared<EachClass>());
+  const std::array<OfRank, 2> results = train_on_both(options, one_session(), std::make_shared<EachClass>());
   const std::string numbers = "\timages/sec\t3.500\t0.125\t0.625\n";
   EXPECT_THAT(results[0].lines, HasSubstr("\n1" + numbers + "2" + numbers));
 }
@@ -206,6 +202,52 @@ TEST(RanksOfRuns, OfParameterServersAtTheirOwnPaceWaitForTheWarmupOfAll) {
     EXPECT_THAT(each.lines, HasSubstr("\nFinishing real work at step "));
     EXPECT_EQ(each.statistics.num_workers, 2);
   }
+}
+
+// Counts the lines of evaluated batches in what a run prints. That of number `late`, from 1 on, takes long.
+class LateLine : public std::stringbuf {
+ public:
+  explicit LateLine(int late) : late_(late) {}
+  int lines() const { return lines_; }
+
+ protected:
+  int sync() override {
+    if (str().find("examples/sec") != std::string::npos && ++lines_ == late_) {
+      std::this_thread::sleep_for(std::chrono::milliseconds(2500));
+    }
+    str("");
+    return std::stringbuf::sync();
+  }
+
+ private:
+  int late_, lines_ = 0;
+};
+
+// The views of --tta open data and make kernels of their own, as the first evaluation does.
+TEST(RanksOfRuns, HaveTheTimeOfAFirstEvaluationForTheViewsAtTheEnd) {
+  TfCnnOptions options = three_steps();
+  options.model = "lenet";
+  options.num_classes.reset();
+  options.mode = RunMode::kTrainingAndEvaluation;
+  options.steps.num_batches = 2;
+  options.steps.eval_every_n_steps = 1;
+  options.steps.num_eval_batches = 2;
+  options.display.display_every = 1;
+  options.tta = train::TestTimeAugmentation::kFlip;
+  std::array<PreparedRun, 2> runs = {prepare(options), prepare(options)};
+  const Connect connect = one_session();
+  const auto run_rank = [&](const Group& group) {
+    PreparedRun& run = runs.at(static_cast<size_t>(group->rank()));
+    run.device.processes = group;
+    connect(run, group->rank());
+    // Two batches behind the first step, two behind the last one, then those of the views. Rank 0 waits for them.
+    LateLine printed(group->rank() == 1 ? 5 : 0);
+    std::ostream out(&printed);
+    const core::StopSource stop;
+    run_training(run, out, stop.token());
+    EXPECT_EQ(printed.lines(), 6) << group->rank();
+  };
+  parallel::on_ranks(2, run_rank, {.start = std::chrono::seconds(60), .step = std::chrono::seconds(1)});
 }
 
 // Opens the weights as an evaluation of one of several ranks does, and returns what it refuses; "no error": nothing.
@@ -260,17 +302,22 @@ TEST(RanksOfRuns, OfAnEvaluationReadTheSameCheckpoint) {
 }
 
 // Evaluations of a folder that has no checkpoint yet, which wait for it.
+PreparedRun waiting_evaluation(const Group& group, const std::string& train_dir, int64_t interval_seconds) {
+  PreparedRun run;
+  run.options.mode = RunMode::kEvaluation;
+  run.options.eval_interval_secs = interval_seconds;
+  run.options.saving.train_dir = train_dir;
+  run.model = &models::find_model("lenet", "imagenet");
+  run.input.dataset = "imagenet";
+  run.device.processes = group;
+  return run;
+}
+
 TEST(RanksOfRuns, AStopOfOneEndsTheEvaluationsOfAll) {
   const core::TempDir temp;
   for (const int stopped : {0, 1}) {
     parallel::on_ranks(2, [&](const Group& group) {
-      PreparedRun run;
-      run.options.mode = RunMode::kEvaluation;
-      run.options.eval_interval_secs = 1000;
-      run.options.saving.train_dir = temp.path();
-      run.model = &models::find_model("lenet", "imagenet");
-      run.input.dataset = "imagenet";
-      run.device.processes = group;
+      const PreparedRun run = waiting_evaluation(group, temp.path(), 1000);
       core::StopSource stop;
       if (group->rank() == stopped) stop.request_stop(core::StopReason::kSignal, "SIGTERM");
       std::ostringstream out;
@@ -278,6 +325,21 @@ TEST(RanksOfRuns, AStopOfOneEndsTheEvaluationsOfAll) {
       EXPECT_EQ(out.str(), "Generating evaluation model\nCheckpoint not found in " + temp.path() + "\n");
     });
   }
+}
+
+TEST(RanksOfRuns, OfAnEvaluationLookAgainBehindTheInterval) {
+  const core::TempDir temp;
+  parallel::on_ranks(2, [&](const Group& group) {
+    const PreparedRun run = waiting_evaluation(group, temp.path(), 1);
+    core::StopSource stop;
+    const std::string looked = "Checkpoint not found in " + temp.path() + "\n";
+    StoppingText printed(looked, 2, stop);
+    std::ostream out(&printed);
+    const double seconds =
+        core::seconds_of([&] { EXPECT_TRUE(run_evaluation(run, out, stop.token()).stopped_by_signal); });
+    EXPECT_GE(seconds, 1) << group->rank();
+    EXPECT_EQ(printed.str(), "Generating evaluation model\n" + looked + looked) << group->rank();
+  });
 }
 
 }  // namespace

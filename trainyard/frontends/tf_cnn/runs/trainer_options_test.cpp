@@ -12,15 +12,12 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/testing/error.h"
-#include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/frontends/tf_cnn/freezing.h"
 #include "trainyard/frontends/tf_cnn/schedule.h"
 #include "trainyard/models/registry/model_registry.h"
-#include "trainyard/nn/execution/declared_set.h"
 #include "trainyard/nn/execution/parameter_set.h"
 #include "trainyard/optim/optimizers/optimizer.h"
 #include "trainyard/parallel/testing/on_ranks.h"
-#include "trainyard/train/checkpoint/checkpoint.h"
 
 namespace trainyard::frontends::trainer_options_test {
 namespace {
@@ -454,41 +451,6 @@ TEST(Schedule, ABatchThatWasFoundLeavesTheModelsRate) {
   const double asked = rate();
   run.options.batch_size = kLargestBatch;
   EXPECT_DOUBLE_EQ(rate(), asked / 2);
-}
-
-// A run's folder gives the weights of the main output alone, as some published files do.
-TEST(MakeStart, AuxiliaryClassifiersThatTheWeightsLackAreNew) {
-  const core::TempDir temp;
-  const auto graph = [](bool with_heads) {
-    nn::GraphBuilder b({.image = {3, 4, 4}, .name = "torchvision/googlenet"});
-    const auto x = b.global_average_pool("pool", b.input());
-    const auto logits = b.linear("fc", x, {.out_features = 2});
-    std::vector<nn::GraphOutput> others;
-    if (with_heads) {
-      const auto norm = b.batch_norm("aux1.bn", b.input());
-      const auto head = b.linear("aux1.fc2", b.global_average_pool("aux1.pool", norm), {.out_features = 2});
-      others.push_back({"aux1", head.id, 0.3});
-    }
-    return b.build(logits, std::move(others));
-  };
-  nn::ParameterSet saved = nn::declared_set(graph(false));
-  saved.initialize(1);
-  saved.values().fill_(0.25);
-  train::save_weights(temp.file("w.safetensors"), saved);
-  PreparedRun run = run_of();
-  run.model = &models::find_model("torchvision/googlenet", "imagenet");
-  run.graph = graph(true);
-  run.options.auxiliary_heads = true;
-  run.options.weights = temp.file("w.safetensors");
-  nn::ParameterSet loaded = nn::declared_set(run.graph);
-  loaded.initialize(2);
-  const at::Tensor before = loaded.value(*loaded.find("aux1.fc2.weight")).clone();
-  ::testing::internal::CaptureStderr();
-  make_start(run)(loaded);
-  EXPECT_THAT(::testing::internal::GetCapturedStderr(),
-              ::testing::HasSubstr("gives no auxiliary classifiers: they begin with new values ("));
-  EXPECT_EQ(loaded.value(*loaded.find("fc.weight")).mean().item<float>(), 0.25F);
-  EXPECT_TRUE(loaded.value(*loaded.find("aux1.fc2.weight")).equal(before));
 }
 
 }  // namespace

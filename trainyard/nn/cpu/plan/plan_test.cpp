@@ -333,6 +333,18 @@ TEST(Plan, HasTheMemoryThatItsStepsName) {
   }
 }
 
+// Its input and output, and in the backward its input and both gradients: scratch memory is for products in bfloat16.
+TEST(Plan, HasNoOtherMemoryForALinearLayerInFloat) {
+  constexpr int64_t kVectors = 8192;  // of two samples
+  GraphBuilder b({.image = {16, 8, 8}, .name = "linear"});
+  const Graph graph = b.build(b.linear("layer", b.flatten("flat", b.input()), {.out_features = 1024}));
+  const auto bytes_of = [&](Mode mode) {
+    return Planned(graph, at::kFloat, ConvolutionPolicy::kDirect, 2, mode).plan->arena_bytes();
+  };
+  EXPECT_EQ(bytes_of(Mode::kInference), 2 * kVectors);
+  EXPECT_EQ(bytes_of(Mode::kTraining), 3 * kVectors);
+}
+
 // The first step reads the caller's images where they are.
 TEST(Plan, HasNoMemoryForItsInputs) {
   GraphBuilder b({.image = {16, 8, 8}, .name = "inputs"});

@@ -2,11 +2,11 @@
 // Channels, size of the image, width of a group, size of the window, stride. The counters are products and sums a
 // second, and the bytes of both maps a second, of the fastest run.
 #include <algorithm>
-#include <chrono>
 
 #include <ATen/Parallel.h>
 #include <benchmark/benchmark.h>
 
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/cpu/simd/kernels.h"
 #include "trainyard/nn/testing/memory.h"
@@ -42,9 +42,7 @@ void grouped_bytes(benchmark::State& state) {
   a.to = {.output = memory.zeros(out.elements()), .inverse_scale = 9, .activation = UnitActivation::kRelu6};
   double seconds = 1e9;
   for (auto _ : state) {
-    const auto start = std::chrono::steady_clock::now();
-    quantized_grouped_convolution(a);
-    const double taken = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+    const double taken = core::seconds_of([&] { quantized_grouped_convolution(a); });
     state.SetIterationTime(taken);
     seconds = std::min(seconds, taken);
   }

@@ -7,16 +7,14 @@
 #include <benchmark/benchmark.h>
 #include <omp.h>
 
+#include "trainyard/core/base/elapsed.h"
+#include "trainyard/core/testing/seconds_of.h"
 #include "trainyard/core/threads/thread.h"
 #include "trainyard/nn/cpu/quantized/quantized_convolution.h"
 #include "trainyard/nn/testing/memory.h"
 
 namespace trainyard::nn::cpu {
 namespace {
-
-double now() {
-  return std::chrono::duration<double>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 // Sixteen sums, so that none waits for itself.
 #define TRAINYARD_STEP(dot, r, n) dot " %%" r "15, %%" r "14, %%" r n "\n"
@@ -51,10 +49,10 @@ double limit() {
     double best = 0;
     for (int i = 0; i < 200; ++i) {
       double operations = 0;
-      const double start = now();
+      const auto start = std::chrono::steady_clock::now();
 #pragma omp parallel reduction(+ : operations)
       operations += multiply_in_registers(10'000, isa() != Isa::kAvx2);
-      best = std::max(best, operations / (now() - start));
+      best = std::max(best, operations / core::seconds_since(start));
     }
     return best;
   }();
@@ -98,9 +96,7 @@ void quantized(benchmark::State& state) {
   a.scratch = memory.zeros(std::max<int64_t>(quantized_convolution_scratch_bytes(a), 1));
   double seconds = 1e9;
   for (auto _ : state) {
-    const double start = now();
-    quantized_convolution(a);
-    const double taken = now() - start;
+    const double taken = core::seconds_of([&] { quantized_convolution(a); });
     state.SetIterationTime(taken);
     seconds = std::min(seconds, taken);
   }

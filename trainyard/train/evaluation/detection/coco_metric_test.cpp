@@ -16,6 +16,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/files/file_system.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/golden_lines.h"
 #include "trainyard/data/detection/coco_annotations.h"
 #include "trainyard/train/evaluation/detection/coco_boxes.h"
@@ -267,6 +268,33 @@ TEST(CocoMetric, RefusesWhatIsWrong) {
   EXPECT_THAT(error_of(made), HasSubstr("the annotated box of id 1 in image 7 has a number that is not finite"));
   made = one_box();
   EXPECT_THROW(metric_of(made, -1), core::Error);
+}
+
+// Finite numbers may have a sum that is not.
+TEST(CocoMetric, TakesFiniteNumbersAlone) {
+  using Box = data::CocoBox;
+  using Detection = data::CocoDetection;
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  for (const double wrong : {std::nan(""), kInfinity, -kInfinity}) {
+    for (double Detection::*const number :
+         {&Detection::x, &Detection::y, &Detection::width, &Detection::height, &Detection::score}) {
+      Case made = one_box();
+      made.detections = {found(10, 0.5)};
+      made.detections[0].*number = wrong;
+      EXPECT_THAT(core::message_of([&] { metric_of(made); }),
+                  HasSubstr("detection 0 of image 7 has a box or a score that is not finite"));
+    }
+    for (double Box::*const number : {&Box::x, &Box::y, &Box::width, &Box::height, &Box::area}) {
+      Case made = one_box();
+      made.annotations.boxes[0].*number = wrong;
+      EXPECT_THAT(core::message_of([&] { metric_of(made); }),
+                  HasSubstr("the annotated box of id 1 in image 7 has a number that is not finite"));
+    }
+  }
+  Case made = one_box();
+  made.detections = {found(1e308, 0.5)};
+  made.detections[0].y = 1e308;
+  EXPECT_EQ(metric_of(made).ap(), 0);
 }
 
 TEST(CocoMetric, LinesAreThoseOfPyCocoTools) {

@@ -299,17 +299,19 @@ DetectionEvaluation::DetectionEvaluation(data::CocoAnnotations annotations, cons
 DetectionEvaluation::~DetectionEvaluation() = default;
 
 void DetectionEvaluation::add(const at::Tensor& output, std::span<const data::CocoImage> images) {
-  constexpr int64_t kOffsets = 4;
+  constexpr int64_t kOffsets = 4, kLeastLabels = 2;  // the background and one more
   const int64_t labels = output.dim() == 3 ? output.size(2) - kOffsets : 0;
-  if (options_.categories.empty() && labels > 0) options_.categories = coco_categories_of_labels(labels);
-  if (labels < 2 || output.size(1) != boxes_ || output.size(0) < static_cast<int64_t>(images.size()) ||
-      labels != static_cast<int64_t>(options_.categories.size())) {
+  const auto known = static_cast<int64_t>(options_.categories.size());  // 0: the first batch says it
+  if (labels < kLeastLabels || output.size(1) != boxes_ || output.size(0) < static_cast<int64_t>(images.size()) ||
+      (known > 0 && labels != known)) {
+    const std::string columns =
+        known > 0 ? std::to_string(known + kOffsets) : fmt::format("{} or more", kLeastLabels + kOffsets);
     throw Error(ErrorCode::kInvalidArgument,
                 {.problem = "the output is not that of the evaluated detection model",
-                 .expected = fmt::format("[{} or more, {}, {}]", images.size(), boxes_,
-                                         static_cast<int64_t>(options_.categories.size()) + kOffsets),
+                 .expected = fmt::format("[{} or more, {}, {}]", images.size(), boxes_, columns),
                  .actual = fmt::format("[{}]", fmt::join(output.sizes(), ", "))});
   }
+  if (known == 0) options_.categories = coco_categories_of_labels(labels);
   for (const data::CocoImage& image : images) {
     if (worker_->is_annotated(image.id)) continue;
     throw Error(ErrorCode::kInvalidArgument, {.problem = fmt::format("image {} is not annotated", image.id),

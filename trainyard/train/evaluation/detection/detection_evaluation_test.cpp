@@ -1,10 +1,13 @@
 #include "trainyard/train/evaluation/detection/detection_evaluation.h"
 
 #include <random>
+#include <span>
+#include <string>
 #include <vector>
 
 #include <ATen/TensorOperators.h>
 #include <ATen/ops/zeros.h>
+#include <fmt/format.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -175,6 +178,48 @@ TEST_F(Evaluated, RefusesWhatDoesNotFit) {
   const std::vector<data::CocoImage> other = {{.id = 5, .file_name = "b.jpg", .width = 10, .height = 10}};
   EXPECT_THROW(evaluation.add(outputs_, other), core::Error);
   EXPECT_THROW(DetectionEvaluation(annotations_, defaults(), {.waiting_batches = 0}), core::Error);
+}
+
+// Before the first batch, what all detection models have is known: the boxes, their offsets and two labels or more.
+TEST_F(Evaluated, WhatIsRefusedDecidesNothing) {
+  DetectionEvaluation evaluation(annotations_, defaults(), {});
+  const auto refusal = [&](const at::Tensor& output) {
+    return core::message_of([&] { evaluation.add(output, std::span(annotations_.images).first(2)); });
+  };
+  const auto expects = [](const std::string& columns) {
+    return fmt::format("the output is not that of the evaluated detection model: expected [2 or more, {}, {}], got ",
+                       defaults().size(), columns);
+  };
+  const int64_t boxes = defaults().size();
+  EXPECT_EQ(refusal(outputs_[0]), expects("6 or more") + fmt::format("[{}, 7]", boxes));
+  EXPECT_EQ(refusal(outputs_.narrow(2, 0, 5)), expects("6 or more") + fmt::format("[12, {}, 5]", boxes));
+  EXPECT_EQ(refusal(outputs_.narrow(2, 0, 6).narrow(1, 0, 99)), expects("6 or more") + "[12, 99, 6]");
+  add(evaluation, 0, kImages);
+  EXPECT_EQ(refusal(outputs_.narrow(2, 0, 6)), expects("7") + fmt::format("[12, {}, 6]", boxes));
+  EXPECT_EQ(refusal(outputs_.narrow(1, 0, 99)), expects("7") + "[12, 99, 7]");
+  evaluation.finish(1);
+  EXPECT_THAT(evaluation.wait().at(0).metric.values, ElementsAreArray(expected().values));
+
+  DetectionEvaluation least(annotations_, defaults(), {});
+  EXPECT_NO_THROW(least.add(outputs_.narrow(2, 0, 6).contiguous(), annotations_.images)) << "two labels";
+  DetectionEvaluation one(annotations_, defaults(), {.categories = {1}});
+  EXPECT_THROW(one.add(outputs_, annotations_.images), core::Error) << "more labels than categories";
+}
+
+// COCO's 81 labels, whose categories have gaps, unless the caller has others.
+TEST_F(Evaluated, AnOutputOfCocosLabelsHasItsCategories) {
+  annotations_.categories.push_back({.id = 13, .name = "stop sign"});
+  at::Tensor output = at::zeros({1, defaults().size(), 4 + 81});
+  output.select(2, 4).fill_(20);
+  output[0][defaults().size() - 1][4 + 12] = 25.0F;
+  const auto category = [&](const std::vector<int64_t>& categories) {
+    DetectionEvaluation evaluation(annotations_, defaults(), {.categories = categories});
+    evaluation.add(output, std::span(annotations_.images).first(1));
+    evaluation.finish(1);
+    return evaluation.wait().at(0).detections.at(0).category_id;
+  };
+  EXPECT_EQ(category({}), 13);
+  EXPECT_EQ(category(std::vector<int64_t>(81, 2)), 2);
 }
 
 TEST(CocoCategories, FollowTheNumberOfLabels) {

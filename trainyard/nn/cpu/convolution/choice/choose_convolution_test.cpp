@@ -17,25 +17,18 @@
 #include "trainyard/nn/cpu/convolution/choice/convolution_choice.h"
 #include "trainyard/nn/cpu/simd/isa.h"
 #include "trainyard/nn/execution/measuring_time.h"
+#include "trainyard/nn/testing/convolution_shapes.h"
 
 namespace trainyard::nn::cpu::choose_convolution_test {
 namespace {
 
-// 3x3, padded by one.
-ConvolutionShape square(int64_t batch, int64_t channels, int64_t side) {
-  return {.batch = batch,
-          .in_channels = channels,
-          .out_channels = channels,
-          .in_height = side,
-          .in_width = side,
-          .out_height = side,
-          .out_width = side,
-          .kernel_height = 3,
-          .kernel_width = 3,
-          .top = 1,
-          .left = 1,
-          .bottom = 1,
-          .right = 1};
+// A window of 3x3, padded by one.
+ConvolutionShape three_by_three(int64_t batch, int64_t channels, int64_t side) {
+  return square(batch, channels, channels, side, side, 3, 1, 1);
+}
+
+ConvolutionShape one_by_one(int64_t batch, int64_t in, int64_t out, int64_t side) {
+  return square(batch, in, out, side, side, 1, 1, 0);
 }
 
 bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
@@ -43,8 +36,7 @@ bool is_winograd(const std::unique_ptr<ConvolutionKernel>& kernel) {
 }
 
 TEST(ChooseConvolution, TheRuleTakesAmx) {
-  ConvolutionShape shape = square(2, 32, 12);
-  shape.dtype = DataType::kBfloat16;
+  const ConvolutionShape shape = in_bfloats(three_by_three(2, 32, 12));
   if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
   const auto kernel = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
   EXPECT_STREQ(kernel->implementation(), "amx");
@@ -61,8 +53,7 @@ TEST(ChooseConvolution, TheRuleTakesAmx) {
 TEST(ChooseConvolution, MeasuresLibtorchWithAmx) {
   if (!has_amx()) GTEST_SKIP() << core::skip::kNeedsAmx;
   for (const int64_t groups : {1, 2}) {
-    ConvolutionShape shape = square(2, 64, 12);
-    shape.dtype = DataType::kBfloat16;
+    ConvolutionShape shape = in_bfloats(three_by_three(2, 64, 12));
     shape.groups = groups;
     const auto implementation = [&](ConvolutionPolicy policy, const std::shared_ptr<KernelChoices>& choices) {
       const KernelOptions kernels{.convolutions = policy, .choices = choices};
@@ -84,7 +75,7 @@ TEST(ChooseConvolution, MeasuresLibtorchWithAmx) {
 }
 
 TEST(ChooseConvolution, FollowsThePolicy) {
-  const ConvolutionShape shape = square(2, 32, 12);
+  const ConvolutionShape shape = three_by_three(2, 32, 12);
   const auto direct = choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kDirect});
   ASSERT_NE(direct, nullptr);
   EXPECT_FALSE(is_winograd(direct));
@@ -97,14 +88,14 @@ TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
     ConvolutionShape shape;
     bool winograd;
   };
-  ConvolutionShape narrow = square(32, 64, 56);
+  ConvolutionShape narrow = three_by_three(32, 64, 56);
   narrow.out_channels = 16;
-  for (const Case& c : {Case{square(32, 64, 56), true},    // 6272 tiles
-                        Case{square(2, 32, 16), true},     // 32
-                        Case{square(2, 32, 12), false},    // 18
-                        Case{square(31, 512, 4), false},   // 31
-                        Case{square(8, 512, 5), true},     // 8 * 2 * 2: tiles at the edge are not full
-                        Case{square(128, 16, 32), false},  // 16 channels
+  for (const Case& c : {Case{three_by_three(32, 64, 56), true},    // 6272 tiles
+                        Case{three_by_three(2, 32, 16), true},     // 32
+                        Case{three_by_three(2, 32, 12), false},    // 18
+                        Case{three_by_three(31, 512, 4), false},   // 31
+                        Case{three_by_three(8, 512, 5), true},     // 8 * 2 * 2: tiles at the edge are not full
+                        Case{three_by_three(128, 16, 32), false},  // 16 channels
                         Case{narrow, false}}) {
     EXPECT_EQ(winograd_by_shape(c.shape), c.winograd) << c.shape.batch << " " << c.shape.in_channels;
     const auto kernel = choose_convolution(c.shape, {}, {.convolutions = ConvolutionPolicy::kByShape});
@@ -117,24 +108,14 @@ TEST(ChooseConvolution, ByShapeCountsTilesAndChannels) {
 TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
   using Direction = ConvolutionDirection;
   using Policy = ConvolutionPolicy;
-  ConvolutionShape wide = square(2, 32, 12);
-  wide.kernel_height = wide.kernel_width = 1;
-  wide.top = wide.left = wide.bottom = wide.right = 0;
-  ConvolutionShape narrow = wide;
-  narrow.in_channels = 24;
+  const ConvolutionShape wide = one_by_one(2, 32, 32, 12), narrow = one_by_one(2, 24, 32, 12);
   const auto is_ours = [](const ConvolutionShape& shape, Direction direction, Policy policy = Policy::kByShape) {
     const auto kernel = choose_convolution(shape, {.direction = direction}, {.convolutions = policy});
     return std::string(kernel->implementation()) == "pointwise";
   };
-  ConvolutionShape large = square(1, 24, 23);  // 529 pixels
-  large.kernel_height = large.kernel_width = 1;
-  large.top = large.left = large.bottom = large.right = 0;
+  const ConvolutionShape large = one_by_one(1, 24, 24, 23);  // 529 pixels
   const bool avx2 = isa() == Isa::kAvx2;
-  ConvolutionShape least = large;
-  least.in_height = least.out_height = 16;
-  least.in_width = least.out_width = 32;
-  ConvolutionShape fewer = least;
-  fewer.in_width = fewer.out_width = 31;
+  const ConvolutionShape least = square(1, 24, 24, 16, 32, 1, 1, 0), fewer = square(1, 24, 24, 16, 31, 1, 1, 0);
   EXPECT_EQ(is_ours(least, Direction::kForward), !avx2) << "512 pixels";
   EXPECT_FALSE(is_ours(fewer, Direction::kForward)) << "496 pixels";
   for (const ConvolutionShape& shape : {wide, narrow, large}) EXPECT_TRUE(is_ours(shape, Direction::kBackwardWeights));
@@ -161,10 +142,7 @@ TEST(ChooseConvolution, TakesOurOneByOneWhereItIsFaster) {
 // Where neither Winograd nor the direct kernel is asked for.
 TEST(ChooseConvolution, TakesStrassensProductsOfWideConvolutions) {
   using Policy = ConvolutionPolicy;
-  ConvolutionShape wide = square(1, 512, 14);
-  wide.kernel_height = wide.kernel_width = 1;
-  wide.top = wide.left = wide.bottom = wide.right = 0;
-  wide.out_channels = 256;
+  const ConvolutionShape wide = one_by_one(1, 512, 256, 14);
   const auto is_strassen = [](const ConvolutionShape& shape, bool inference, Policy policy = Policy::kByShape) {
     const auto kernel = choose_convolution(shape, {.inference = inference}, {.convolutions = policy});
     return std::string(kernel->implementation()) == "strassen";
@@ -173,16 +151,9 @@ TEST(ChooseConvolution, TakesStrassensProductsOfWideConvolutions) {
   EXPECT_TRUE(is_strassen(wide, false)) << "of a training";
   EXPECT_FALSE(is_strassen(wide, true, Policy::kDirect));
   EXPECT_FALSE(is_strassen(wide, true, Policy::kWinograd));
-  ConvolutionShape fewer = wide;
-  fewer.in_channels = 480;
-  EXPECT_FALSE(is_strassen(fewer, true));
-  fewer = wide;
-  fewer.out_channels = 224;
-  EXPECT_FALSE(is_strassen(fewer, true));
-  fewer = square(1, 512, 7);
-  fewer.kernel_height = fewer.kernel_width = 1;
-  fewer.top = fewer.left = fewer.bottom = fewer.right = 0;
-  EXPECT_FALSE(is_strassen(fewer, true)) << "49 pixels";
+  EXPECT_FALSE(is_strassen(one_by_one(1, 480, 256, 14), true));
+  EXPECT_FALSE(is_strassen(one_by_one(1, 512, 224, 14), true));
+  EXPECT_FALSE(is_strassen(one_by_one(1, 512, 512, 7), true)) << "49 pixels";
   const ConvolutionShape window{.in_channels = 64,
                                 .out_channels = 256,
                                 .in_height = 17,
@@ -197,19 +168,13 @@ TEST(ChooseConvolution, TakesStrassensProductsOfWideConvolutions) {
 
 // A sum of the gradient of an input is over the channels of the output.
 TEST(ChooseConvolution, TakesStrassensProductsOfWideGradients) {
-  ConvolutionShape narrowing = square(1, 512, 14);
-  narrowing.kernel_height = narrowing.kernel_width = 1;
-  narrowing.top = narrowing.left = narrowing.bottom = narrowing.right = 0;
-  narrowing.out_channels = 256;
-  ConvolutionShape widening = narrowing;
-  std::swap(widening.in_channels, widening.out_channels);
   const auto backward = [](const ConvolutionShape& shape) {
     const auto kernel = choose_convolution(shape, {.direction = ConvolutionDirection::kBackwardData},
                                            {.convolutions = ConvolutionPolicy::kByShape});
     return std::string(kernel->implementation());
   };
-  EXPECT_EQ(backward(widening), "strassen");
-  EXPECT_NE(backward(narrowing), "strassen");
+  EXPECT_EQ(backward(one_by_one(1, 256, 512, 14)), "strassen");
+  EXPECT_NE(backward(one_by_one(1, 512, 256, 14)), "strassen");
 }
 
 // The text by which a choice is kept in files and checkpoints, and shown.
@@ -239,26 +204,12 @@ TEST(ChooseConvolution, DescribesWhatDecides) {
                                 .right = 1};
   EXPECT_EQ(description(uneven, {.inference = true, .sum = true, .activation = UnitActivation::kRelu}),
             "float 3x128x9x11 to 64x5x10, 2x3 pad 1 2 0 1 sum relu stride 2 1 dilation 1 2, inference" + machine);
-  const ConvolutionShape padded{.batch = 2,
-                                .in_channels = 32,
-                                .out_channels = 48,
-                                .in_height = 12,
-                                .in_width = 13,
-                                .out_height = 12,
-                                .out_width = 13,
-                                .kernel_height = 3,
-                                .kernel_width = 3,
-                                .top = 1,
-                                .left = 1,
-                                .bottom = 1,
-                                .right = 1};
+  const ConvolutionShape padded = square(2, 32, 48, 12, 13, 3, 1, 1);
   const std::string text = "float 2x32x12x13 to 48x12x13, 3x3 pad 1 1 1 1, ";
   EXPECT_EQ(description(padded, {}), text + "forward" + machine);
   EXPECT_EQ(description(padded, {.direction = Direction::kBackwardData}), text + "backward data" + machine);
   EXPECT_EQ(description(padded, {.direction = Direction::kBackwardWeights}), text + "backward weights" + machine);
-  ConvolutionShape wide = square(1, 512, 14);
-  wide.kernel_height = wide.kernel_width = 1;
-  wide.top = wide.left = wide.bottom = wide.right = 0;
+  const ConvolutionShape wide = one_by_one(1, 512, 512, 14);
   for (const auto& [activation, name] : {std::pair{UnitActivation::kRelu6, "relu6"},
                                          {UnitActivation::kSilu, "silu"},
                                          {UnitActivation::kHardSwish, "hard_swish"}}) {
@@ -266,13 +217,18 @@ TEST(ChooseConvolution, DescribesWhatDecides) {
               std::string("float 1x512x14x14 to 512x14x14, 1x1 pad 0 0 0 0 ") + name + ", inference" + machine);
   }
   if (isa() != Isa::kAvx512Bf16) return;
-  ConvolutionShape sixteens = padded;
-  sixteens.dtype = DataType::kBfloat16;
-  EXPECT_EQ(description(sixteens, {}), "bfloat16 2x32x12x13 to 48x12x13, 3x3 pad 1 1 1 1, forward" + machine);
+  EXPECT_EQ(description(in_bfloats(padded), {}), "bfloat16 2x32x12x13 to 48x12x13, 3x3 pad 1 1 1 1, forward" + machine);
+  if (!has_amx()) return;  // groups and plain images have a single kernel elsewhere
+  ConvolutionShape grouped = in_bfloats(square(2, 64, 64, 12, 13, 3, 1, 1));
+  grouped.groups = 2;
+  EXPECT_EQ(description(grouped, {}), "bfloat16 2x64x12x13 to 64x12x13, 3x3 pad 1 1 1 1 groups 2, forward" + machine);
+  ConvolutionShape image = in_bfloats(square(2, 3, 64, 12, 13, 3, 1, 1));
+  image.plain_input = true;
+  EXPECT_EQ(description(image, {}), "bfloat16 2x3x12x13 to 64x12x13, 3x3 pad 1 1 1 1 plain, forward" + machine);
 }
 
 TEST(ChooseConvolution, IsNullWhereThereIsNoKernel) {
-  ConvolutionShape wrong = square(2, 32, 12);
+  ConvolutionShape wrong = three_by_three(2, 32, 12);
   ++wrong.out_width;
   EXPECT_EQ(choose_convolution(wrong, {}, {}), nullptr);
 }
@@ -282,19 +238,18 @@ TEST(ChooseConvolution, ByShapeTakesTheTilesWithFewerProducts) {
   const auto implementation = [](const ConvolutionShape& shape) {
     return std::string(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape})->implementation());
   };
-  EXPECT_EQ(implementation(square(32, 64, 1)), "winograd 2x2");
-  EXPECT_EQ(implementation(square(32, 64, 2)), "winograd 2x2");
-  EXPECT_EQ(implementation(square(32, 64, 3)), "winograd 4x4");
-  EXPECT_EQ(implementation(square(32, 64, 6)), "winograd 2x2");
-  EXPECT_EQ(implementation(square(32, 64, 7)), "winograd 4x4");
+  EXPECT_EQ(implementation(three_by_three(32, 64, 1)), "winograd 2x2");
+  EXPECT_EQ(implementation(three_by_three(32, 64, 2)), "winograd 2x2");
+  EXPECT_EQ(implementation(three_by_three(32, 64, 3)), "winograd 4x4");
+  EXPECT_EQ(implementation(three_by_three(32, 64, 6)), "winograd 2x2");
+  EXPECT_EQ(implementation(three_by_three(32, 64, 7)), "winograd 4x4");
 }
 
 // 14 x 14 pixels are 49 tiles of 16 or 25 of 25, 15 x 15 are 64 or 25, and 8 x 8 are 16 or 9: an eighth is to be saved.
 TEST(ChooseConvolution, ByShapeTakesLargerTilesInBfloat16WhereTheySaveAnEighth) {
   if (isa() != Isa::kAvx512Bf16 || has_amx()) GTEST_SKIP() << core::skip::kNeedsAvx512Bf16;
   const auto implementation = [](int64_t side) {
-    ConvolutionShape shape = square(2, 64, side);
-    shape.dtype = DataType::kBfloat16;
+    const ConvolutionShape shape = in_bfloats(three_by_three(2, 64, side));
     return std::string(choose_convolution(shape, {}, {.convolutions = ConvolutionPolicy::kByShape})->implementation());
   };
   EXPECT_EQ(implementation(14), "winograd 3x3");
@@ -315,7 +270,7 @@ TEST(ChooseConvolution, KeepsChoicesOfOtherKernelsApart) {
     kept += kernels.choices->all().size();
     for (const auto& [description, algorithm] : kernels.choices->all()) descriptions.insert(description);
   };
-  const ConvolutionShape shape = square(2, 64, 16);
+  const ConvolutionShape shape = three_by_three(2, 64, 16);
   describe(shape, {.inference = true});
   describe(shape, {.inference = true, .activation = UnitActivation::kRelu});
   describe(shape, {.inference = true, .activation = UnitActivation::kRelu6});
@@ -330,7 +285,7 @@ TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
   int measured = 0;
   for (const int64_t side : {20, 21, 22}) {
     const KernelOptions kernels{.convolutions = ConvolutionPolicy::kAuto, .choices = std::make_shared<KernelChoices>()};
-    const auto kernel = choose_convolution(square(3, 48, side), {}, kernels);
+    const auto kernel = choose_convolution(three_by_three(3, 48, side), {}, kernels);
     const std::map<std::string, std::string> chosen_kernels = kernels.choices->all();
     ASSERT_EQ(chosen_kernels.size(), 1U);
     const auto choice = ConvolutionChoices::instance().find(chosen_kernels.begin()->first);
@@ -352,7 +307,7 @@ TEST(ChooseConvolution, TheFastestOfAllThatThereAre) {
 // A shape that no earlier process on this machine has measured, and its description.
 std::pair<ConvolutionShape, std::string> new_shape() {
   for (int64_t side = 23;; ++side) {
-    const ConvolutionShape shape = square(1, 48, side);
+    const ConvolutionShape shape = three_by_three(1, 48, side);
     const KernelOptions rule{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
     EXPECT_NE(choose_convolution(shape, {}, rule), nullptr);
     const std::string description = rule.choices->all().begin()->first;
@@ -406,7 +361,7 @@ TEST(ChooseConvolution, SaysThatTheTimeToMeasureIsUsedUp) {
 // No map of floats has a kernel for AMX.
 TEST(ChooseConvolution, MeasuresAgainWhereTheFileNamesWhatIsNotThere) {
   constexpr auto kMatrix = ConvolutionAlgorithm::kAmx;
-  const ConvolutionShape shape = square(1, 48, 19);
+  const ConvolutionShape shape = three_by_three(1, 48, 19);
   const KernelOptions rule{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
   ASSERT_NE(choose_convolution(shape, {}, rule), nullptr);
   const std::string description = rule.choices->all().begin()->first;
@@ -432,7 +387,7 @@ TEST(ChooseConvolution, MeasuresAgainWhereTheFileNamesWhatIsNotThere) {
 
 // Each algorithm that this machine has is what the run's choice says, and one that it does not have is the direct one.
 TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
-  const ConvolutionShape shape = square(2, 32, 16);
+  const ConvolutionShape shape = three_by_three(2, 32, 16);
   KernelOptions first{.convolutions = ConvolutionPolicy::kByShape, .choices = std::make_shared<KernelChoices>()};
   choose_convolution(shape, {}, first);
   const std::string description = first.choices->all().begin()->first;
@@ -451,7 +406,7 @@ TEST(ChooseConvolution, RunsWhatTheRunHasChosen) {
 
 // What the run has chosen holds, whatever the rule or this machine says, and what is new is kept for it.
 TEST(ChooseConvolution, TheRunsChoicesComeFirst) {
-  const ConvolutionShape shape = square(2, 32, 16);
+  const ConvolutionShape shape = three_by_three(2, 32, 16);
   for (const ConvolutionPolicy policy : {ConvolutionPolicy::kAuto, ConvolutionPolicy::kByShape}) {
     KernelOptions kernels{.convolutions = policy, .choices = std::make_shared<KernelChoices>()};
     const bool first = is_winograd(choose_convolution(shape, {}, kernels));
