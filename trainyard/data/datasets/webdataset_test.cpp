@@ -25,12 +25,9 @@ class WebDatasetLabels : public DatasetFolderTest {
 TEST_F(WebDatasetLabels, ANumberNeedsNoJsonThatCanBeRead) {
   std::string longest = R"({"class_name": "cat"})";
   longest.resize(size_t{1} << 20, ' ');
-  write_tar("train.tar", {{"0.jpg", "x"},
-                          {"0.cls", "1"},
-                          {"0.json", longest},
-                          {"1.jpg", "x"},
-                          {"1.cls", "2"},
-                          {"1.json", longest + " "}});
+  write_tar(
+      "train.tar",
+      {{"0.jpg", "x"}, {"0.cls", "1"}, {"0.json", longest}, {"1.jpg", "x"}, {"1.cls", "2"}, {"1.json", longest + " "}});
   const auto dataset = open();
   ASSERT_EQ(dataset->size(), 2);
   const Record named = dataset->read(0).value(), unnamed = dataset->read(1).value();
@@ -41,11 +38,8 @@ TEST_F(WebDatasetLabels, ANumberNeedsNoJsonThatCanBeRead) {
 }
 
 TEST_F(WebDatasetLabels, AClsFileThatIsWrongIsNotReplacedByJson) {
-  write_tar("train.tar", {{"0.jpg", "x"},
-                          {"0.cls", " \n"},
-                          {"0.json", R"({"label": 5})"},
-                          {"1.jpg", "x"},
-                          {"1.cls", "7"}});
+  write_tar("train.tar",
+            {{"0.jpg", "x"}, {"0.cls", " \n"}, {"0.json", R"({"label": 5})"}, {"1.jpg", "x"}, {"1.cls", "7"}});
   const auto dataset = open();
   ASSERT_EQ(dataset->size(), 2);
   const auto wrong = dataset->read(0);
