@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include <ATen/TensorOperators.h>
 #include <ATen/ops/empty.h>
 
 #include "trainyard/core/random/random.h"

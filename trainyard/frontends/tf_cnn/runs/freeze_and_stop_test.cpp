@@ -188,7 +188,7 @@ TEST_F(TrainFlags, APatternThatNothingMatchesCostsNoEarlierRun) {
   const auto refused = [&](const std::vector<std::string>& more, core::ErrorCode code) {
     std::vector<std::string> flags{"--model=lenet", "--num_batches=2", "--existing_run=delete"};
     flags.insert(flags.end(), more.begin(), more.end());
-    const std::string message = core::message_of([&] { train(flags); }, code);
+    std::string message = core::message_of([&] { train(flags); }, code);
     EXPECT_EQ(steps_of(), 1) << message;
     return message;
   };
