@@ -173,7 +173,8 @@ TEST_P(SeveralValues, CountAnOutputThatBackwardLeavesOutAsZero) {
     const std::string& name = segment.spec.name;
     const at::Tensor gradient = rig.set.gradient(*rig.set.find(name));
     if (const auto same = alone.set.find(name)) {
-      EXPECT_LE(relative_error(gradient, alone.set.gradient(*same)), 1e-6) << name;
+      // Measured choices may compute the convolutions of the two graphs by different algorithms.
+      EXPECT_LE(relative_error(gradient, alone.set.gradient(*same)), 1e-5) << name;
     } else {
       EXPECT_TRUE(name.starts_with("aux")) << name;
       EXPECT_EQ(gradient.count_nonzero().item<int64_t>(), 0) << name;
