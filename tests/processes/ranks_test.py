@@ -421,6 +421,8 @@ class OtherDoors(Processes):
         image.write_bytes(image.read_bytes() + bytes(1))
         last = max(folder.name for folder in (renamed / "train").iterdir())
         (renamed / "train" / last).rename(renamed / "train" / f"{last}s")
+        names = renamed / "classnames.txt"
+        names.write_text("".join(f"{name}s\n" if name == last else f"{name}\n" for name in names.read_text().splitlines()))
         flags = ["--batch-size=8", "--epochs=1", "--run-scope=train_only", "--image-shape=3,32,32", "--crop-size=32",
                  "--resize-short=36", "--model-arch-name=trivial", "--lr=0.001", "--places=cpu:0", "--report-file=",
                  f"--output-dir={self.root / 'out'}"]
