@@ -90,6 +90,36 @@ TEST(ProgressBar, MessagesEraseTheBarFirst) {
   EXPECT_NE(text.find("info message\n", erased), std::string::npos) << text;
 }
 
+TEST(ProgressBar, AMessageThatIsNotShownLeavesTheBar) {
+  testing::internal::CaptureStderr();
+  ProgressBar bar("train", 10, /*enabled=*/true);
+  bar.advance_to(1);
+  log::debug("below the level");
+  log::write(log::Level::kOff, "of no level");
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.rfind("\r\x1b[K"), 0U) << text;
+  EXPECT_EQ(text.find("level"), std::string::npos) << text;
+  testing::internal::CaptureStderr();
+  bar.clear();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "\r\x1b[K");
+}
+
+TEST(ProgressBar, OneThatIsOffLeavesAnotherOnTheScreen) {
+  testing::internal::CaptureStderr();
+  ProgressBar shown("train", 10, /*enabled=*/true);
+  shown.advance_to(1);
+  {
+    ProgressBar off("read", 10, /*enabled=*/false);
+    off.advance_to(1);
+    off.clear();
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(text.rfind("\r\x1b[K"), 0U) << text;
+  testing::internal::CaptureStderr();
+  shown.clear();
+  EXPECT_EQ(testing::internal::GetCapturedStderr(), "\r\x1b[K");
+}
+
 // stderr is a terminal of so many columns while it lives; what is written there is not read.
 class TerminalForTest {
  public:

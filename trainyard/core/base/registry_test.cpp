@@ -15,12 +15,14 @@ TEST(NearestName, FindsSlips) {
   EXPECT_EQ(nearest_name("lanet", kModels), "lenet");         // a wrong one
   EXPECT_EQ(nearest_name("rsenet50", kModels), "resnet50");   // swapped neighbours
   EXPECT_EQ(nearest_name("ResNet50-v1.5", kModels), "resnet50_v1.5");
+  EXPECT_EQ(nearest_name("a-b-c", {"a_b_c"}), "a_b_c");  // no edits
   EXPECT_EQ(nearest_name("vgg16", kModels), "vgg16");
 }
 
 TEST(NearestName, SwapIsOneEdit) {
   // By plain Levenshtein "ab" and "ba" are two edits apart, too far for two letters.
   EXPECT_EQ(nearest_name("ba", {"ab"}), "ab");
+  EXPECT_EQ(nearest_name("badce", {"abcde"}), "") << "two edits are too many for five letters";
 }
 
 TEST(NearestName, KeepsQuietWhenNothingIsNear) {

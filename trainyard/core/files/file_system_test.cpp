@@ -42,6 +42,8 @@ TEST(FileSystem, WritesAndReadsBack) {
     EXPECT_EQ(files.read_file(path), content) << size;
     EXPECT_EQ(files.info(path).size, size);
   }
+  files.open_write(directory.file("unclosed"))->write("content");
+  EXPECT_EQ(files.read_file(directory.file("unclosed")), "content") << "its end writes it, too";
 }
 
 TEST(FileSystem, GivesAFileASecondName) {
@@ -66,6 +68,8 @@ TEST(FileSystem, GivesAFileASecondName) {
    private:
     int error_;
   };
+  EXPECT_FALSE(files.FileSystem::link_file(directory.file("b"), directory.file("c"))) << "as other kinds inherit it";
+  EXPECT_FALSE(files.exists(directory.file("c")));
   for (const int error : {EPERM, EOPNOTSUPP, EXDEV, EMLINK}) {
     NoLinks calls(error);
     EXPECT_FALSE(make_file_system(calls)->link_file(directory.file("b"), directory.file("c"))) << error;
@@ -337,38 +341,6 @@ TEST(FileSystem, AFullDiskThatStaysFullLeavesTheOldFile) {
       EXPECT_EQ(code, ErrorCode::kNoSpace) << n;
     }
   }
-}
-
-// By one call, and as file systems of other kinds inherit it.
-TEST(FileSystem, SyncTreeMakesAllFilesDurable) {
-  for (const bool one_call : {true, false}) {
-    const TempDir directory;
-    PowerCut disk;
-    const auto files = make_file_system(disk);
-    files->make_directories(directory.file("a/b"));
-    for (const char* name : {"1", "a/2", "a/b/3", "b"}) {
-      const auto file = files->open_write(directory.file(name));
-      file->write("content");
-      file->close();
-    }
-    one_call ? files->sync_tree(directory.path()) : files->FileSystem::sync_tree(directory.path());
-    const auto late = files->open_write(directory.file("late"));
-    late->write("content");
-    late->close();
-    EXPECT_EQ(disk.cut(directory.path()), 1) << "what came later";
-    EXPECT_EQ(local_file_system().read_file(directory.file("a/b/3")), "content");
-    EXPECT_EQ(local_file_system().read_file(directory.file("late")), "");
-  }
-}
-
-TEST(FileSystem, SyncTreeReportsErrors) {
-  const TempDir directory;
-  for (const int n : {1, 2}) {
-    FaultInjector faults;
-    faults.fail_nth(n, Fault::kIoError);
-    EXPECT_EQ(code_of([&] { make_file_system(faults)->sync_tree(directory.path()); }), ErrorCode::kIo) << n;
-  }
-  EXPECT_EQ(code_of([&] { local_file_system().sync_tree(directory.file("missing")); }), ErrorCode::kNotFound);
 }
 
 TEST(FileSystem, AnAtomicWriteOutlivesAPowerCut) {

@@ -345,6 +345,9 @@ TEST_F(LockFileTest, WithoutLocksTheTextDecides) {
   EXPECT_TRUE(taking_by_text()) << "nothing is known of another machine";
   write(with("numbering", "pid:[1]"));
   EXPECT_TRUE(taking_by_text()) << "nothing is known of another container";
+  std::string same_number = with("numbering", "pid:[1]");
+  write(same_number.insert(same_number.find("\nstarted: ") + 10, "1"));
+  EXPECT_TRUE(taking_by_text()) << "nor when its process of this number began";
   write(with("boot", "another"));
   EXPECT_FALSE(taking_by_text()) << "the machine was started again";
   write(with("started", "1"));
@@ -481,6 +484,42 @@ TEST_F(LockFileTest, TheTextDecidesForEachAnswerOfASystemWithoutLocks) {
   LocksFail broken(EIO);
   EXPECT_EQ(message_of([&] { LockFile(path_, broken); }, ErrorCode::kIo),
             "lock file failed: " + path_ + ": got " + std::strerror(EIO));
+}
+
+// As if the holder had ended after it was asked for the lock and before its text was read.
+TEST_F(LockFileTest, AFileThatIsRemovedBeforeItIsReadIsAskedForAgain) {
+  class Removed : public SystemCalls {
+   public:
+    int open(const char* path, int flags, mode_t mode) override {
+      if ((flags & O_ACCMODE) != O_RDONLY) return SystemCalls::open(path, flags, mode);
+      errno = ENOENT;
+      return -1;
+    }
+    int flock(int descriptor, int operation) override {
+      if (++asked > 1) return SystemCalls::flock(descriptor, operation);
+      errno = EWOULDBLOCK;
+      return -1;
+    }
+    int asked = 0;
+  };
+  Removed calls;
+  const auto error = error_of([&] { LockFile(path_, calls); });
+  EXPECT_FALSE(error) << error->what();
+  EXPECT_EQ(calls.asked, 2);
+}
+
+TEST_F(LockFileTest, ATextThatCannotBeWrittenIsAnError) {
+  class Full : public SystemCalls {
+   public:
+    ssize_t write(int /*descriptor*/, const void* /*bytes*/, size_t /*count*/) override {
+      errno = ENOSPC;
+      return -1;
+    }
+  };
+  Full full;
+  EXPECT_THAT(message_of([&] { LockFile(path_, full); }, ErrorCode::kNoSpace),
+              HasSubstr("write file failed: " + path_));
+  EXPECT_FALSE(taking());
 }
 
 }  // namespace

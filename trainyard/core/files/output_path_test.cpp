@@ -116,6 +116,7 @@ TEST_F(OutputPath, StreamsAreWrittenTo) {
   struct stat status {};
   ASSERT_EQ(::stat("/dev/null", &status), 0);
   EXPECT_TRUE(S_ISCHR(status.st_mode)) << "it is still there";
+  EXPECT_EQ(code_of([&] { write_user_output("/dev/full", "text"); }), ErrorCode::kNoSpace);
   const std::string pipe = temp_.file("pipe");
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
   EXPECT_EQ(code_of([&] { write_user_output(pipe, "text"); }), ErrorCode::kIo) << "nobody reads it";

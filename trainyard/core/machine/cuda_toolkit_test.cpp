@@ -33,6 +33,7 @@ TEST_F(CudaToolkit, IsFoundWhereCompilerAndVersionSuffice) {
   EXPECT_EQ(find_cuda_toolkit({temp_.file("nowhere"), other, old, now}, k13), now);
   EXPECT_EQ(find_cuda_toolkit({old, other}, k13), "");
   EXPECT_EQ(find_cuda_toolkit({old}, 12000), old);
+  EXPECT_EQ(find_cuda_toolkit({other}, 1), "") << "its version is not known";
   files_.remove_file(join_path(now, "bin/nvcc"));
   EXPECT_EQ(find_cuda_toolkit({now}, k13), "");
 }

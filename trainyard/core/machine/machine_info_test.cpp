@@ -16,7 +16,8 @@ namespace {
 
 TEST(MachineInfo, KnowsThisMachine) {
   const MachineInfo info = machine_info();
-  EXPECT_FALSE(info.processor.empty());
+  const std::string model = proc_value(read_system_file("/proc/cpuinfo").value_or(""), "model name");
+  EXPECT_EQ(info.processor, model.empty() ? "unknown" : model);
   std::array<char, 256> name{};
   ASSERT_EQ(::gethostname(name.data(), name.size() - 1), 0);
   EXPECT_EQ(info.name, std::string(name.data()));

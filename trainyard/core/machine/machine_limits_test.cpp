@@ -89,6 +89,15 @@ TEST(MachineLimits, SayThatThreadsHaveWaitedForCores) {
   EXPECT_TRUE(limits.measured_on_busy_machine()) << limits.processor_share;
 }
 
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // they end a process that asks for so much
+TEST(MachineLimits, NoMemoryToMeasureIsAnError) {
+  EXPECT_EQ(
+      message_of([] { measure_machine_limits({.threads = 1, .seconds = 0.002, .array_bytes = int64_t{1} << 60}); },
+                 ErrorCode::kNoSpace),
+      "no memory to measure the memory with");
+}
+#endif
+
 constexpr MachineLimits kSample{.threads = 4,
                                 .fp32_flops_one = 1.25e11,
                                 .fp32_flops_all = 4.75e11,

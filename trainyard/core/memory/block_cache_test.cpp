@@ -200,6 +200,7 @@ TEST(BlockCache, GivesItsCacheBackWhenTheSystemRefuses) {
   EXPECT_THROW(cache.allocate(1), Error);
   EXPECT_THROW(cache.allocate(4 * kMiB), Error);
   EXPECT_EQ(cache.statistics().held_bytes, memory.out());
+  EXPECT_EQ(cache.statistics().used_bytes, memory.out()) << "what was refused is not in use";
   std::memset(nine, 1, 9 * kMiB);
   cache.free(nine);
 }
@@ -332,6 +333,31 @@ TEST(SystemMemory, LargeBlocksMapNoMoreThanTheyHold) {
   EXPECT_LE(more, expected + static_cast<int64_t>(kMiB));
   for (void* const block : blocks) system_memory().release(block, kBytes, true);
   EXPECT_LE(mapped_bytes(), before + static_cast<int64_t>(kMiB));
+}
+
+TEST(SystemMemory, BlocksOfWholePagesMapNoPageMore) {
+  constexpr int kBlocks = 512;
+  std::vector<void*> blocks(kBlocks);
+  const int64_t before = mapped_bytes();
+  for (void*& block : blocks) block = system_memory().take(2 * kMiB, true);
+  EXPECT_LE(mapped_bytes() - before, static_cast<int64_t>(kBlocks * 2 * kMiB + kMiB));
+  for (void* const block : blocks) {
+    ASSERT_NE(block, nullptr);
+    system_memory().release(block, 2 * kMiB, true);
+  }
+}
+
+TEST(SystemMemory, SmallBlocksAreFreed) {
+  constexpr int kBlocks = 1000;
+  constexpr size_t kBytes = 100'000;
+  const int64_t before = mapped_bytes();
+  for (int i = 0; i < kBlocks; ++i) {
+    void* const block = system_memory().take(kBytes, false);
+    ASSERT_NE(block, nullptr);
+    static_cast<char*>(block)[kBytes - 1] = 1;
+    system_memory().release(block, kBytes, false);
+  }
+  EXPECT_LE(mapped_bytes(), before + static_cast<int64_t>(kBlocks * kBytes / 2));
 }
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <cstring>
 #include <fstream>
 #include <optional>
 
@@ -124,6 +125,25 @@ TEST_F(CpuAllocatorTest, LeavesAnEighthOfTheControlGroupsLimitToTheProgram) {
   const auto group = cgroup_limits().memory_bytes;
   EXPECT_EQ(cpu_allocator_statistics().limit_bytes,
             group ? *group - std::min<uint64_t>(*group / 8, uint64_t{512} << 20) : 0);
+}
+
+// Ends the process with 7 where memory without our allocator is zeroed, also when it was used before.
+[[noreturn]] void look_at_zeroed_memory() {
+  constexpr size_t kBytes = size_t{1} << 16;
+  bool zeroed = !cpu_allocator_installed();
+  for (int turn = 0; turn < 2; ++turn) {
+    const CpuMemory memory = zeroed_cpu_memory(kBytes);
+    auto* const bytes = static_cast<unsigned char*>(memory.get());
+    zeroed = zeroed && std::all_of(bytes, bytes + kBytes, [](unsigned char byte) { return byte == 0; });
+    std::memset(bytes, 0xff, kBytes);
+  }
+  _exit(zeroed ? 7 : 1);
+}
+
+// In a process of its own, which has not installed it.
+TEST(ZeroedCpuMemoryDeathTest, IsZeroedWithoutTheAllocatorToo) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(look_at_zeroed_memory(), testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

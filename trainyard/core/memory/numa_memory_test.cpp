@@ -1,6 +1,7 @@
 #include "trainyard/core/memory/numa_memory.h"
 
 #include <cerrno>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -58,6 +59,27 @@ TEST(NumaMemory, MovesWholePagesAndKeepsTheirContent) {
   for (size_t i = 0; i < pages * page; ++i) ASSERT_EQ(memory[i], static_cast<char>(i % 127)) << i;
   move_memory_to_node(memory + 64, page, some_node());  // no whole page
   munmap(memory, pages * page);
+}
+
+// Asks twice for the memory of nodes that there are not. Ends the process with 7 where one warning tells of the first.
+[[noreturn]] void ask_for_no_node(bool move_first) {
+  const auto page = static_cast<size_t>(sysconf(_SC_PAGESIZE));
+  void* const memory = mmap(nullptr, 2 * page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  testing::internal::CaptureStderr();
+  for (const int node : {5000, 5001}) {
+    const bool move = move_first == (node == 5000);
+    move ? move_memory_to_node(memory, 2 * page, node) : prefer_memory_of_node(node);
+  }
+  const std::string text = testing::internal::GetCapturedStderr();
+  const bool told = text.find(" warning the memory of NUMA node 5000 cannot be asked for (") != std::string::npos;
+  _exit(told && text.find("5001") == std::string::npos ? 7 : 1);
+}
+
+// In processes of their own, which have not warned before.
+TEST(NumaMemoryDeathTest, ThatCannotBeHadIsToldOnce) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  EXPECT_EXIT(ask_for_no_node(true), testing::ExitedWithCode(7), "");
+  EXPECT_EXIT(ask_for_no_node(false), testing::ExitedWithCode(7), "");
 }
 
 }  // namespace

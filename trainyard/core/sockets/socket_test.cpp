@@ -15,6 +15,7 @@
 #include <malloc.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <sys/ioctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -239,6 +240,7 @@ TEST(Socket, ClosesItsDescriptorOnce) {
   EXPECT_FALSE(second.valid());  // NOLINT(bugprone-use-after-move)
   EXPECT_EQ(first.release(), two);
   EXPECT_FALSE(first.valid());
+  EXPECT_EQ(first.descriptor(), Socket().descriptor());
   EXPECT_TRUE(is_open(two));
   { const Socket last(two); }
   EXPECT_FALSE(is_open(two));
@@ -275,6 +277,38 @@ TEST(Socket, SaysWhichAddressIsWrong) {
   const uint16_t free = port_of(listen_at("127.0.0.1", 0));
   EXPECT_EQ(message_of([&] { connect_to("127.0.0.1", free, milliseconds(1)); }, ErrorCode::kTimeout),
             "no answer: 127.0.0.1:" + std::to_string(free));
+}
+
+TEST(Socket, SendingToOneThatHasClosedFails) {
+  Pair pair;
+  FrameConnection client(std::move(pair.client), 16);
+  pair.server.reset();
+  bool open = true;
+  for (int i = 0; i < 5000 && open; ++i) {
+    client.send(1, "lost");
+    open = client.flush();
+    std::this_thread::sleep_for(milliseconds(1));
+  }
+  EXPECT_FALSE(open);
+}
+
+TEST(Socket, OneCallReadsWhatHasArrived) {
+  constexpr int kBytes = 16'384;
+  Pair pair;
+  ASSERT_TRUE(pair.server);
+  const int descriptor = pair.server->descriptor();
+  FrameConnection client(std::move(pair.client), kBytes), server(std::move(*pair.server), kBytes);
+  client.send(1, std::string(kBytes, 'x'));
+  ASSERT_TRUE(client.flush());
+  ASSERT_FALSE(client.has_unsent());
+  for (int arrived = 0; arrived <= kBytes; std::this_thread::yield()) {  // with what is in front of the body
+    ASSERT_EQ(::ioctl(descriptor, FIONREAD, &arrived), 0);
+  }
+  std::this_thread::sleep_for(milliseconds(10));
+  std::vector<Frame> frames;
+  EXPECT_TRUE(server.receive(frames));
+  ASSERT_EQ(frames.size(), 1U);
+  EXPECT_EQ(frames[0].body, std::string(kBytes, 'x'));
 }
 
 TEST(RandomToken, Has32HexadecimalDigitsThatNoOtherHas) {

@@ -12,6 +12,7 @@
 #include "trainyard/core/files/file_system.h"
 #include "trainyard/core/machine/peak_kernels.h"
 #include "trainyard/core/machine/user_cache.h"
+#include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/helper_task.h"
 #include "trainyard/core/testing/temp_dir.h"
 
@@ -92,19 +93,38 @@ void write_variables(const std::string& path) {
 
 const bool kWritesVariables = add_helper_task("TRAINYARD_CPU_ISA_TASK", "CpuIsaTask.InAProcess", write_variables);
 
-TEST(CpuIsa, OnlyALimitSetsTheVariablesOfTheLibraries) {
+// In a process of its own, whose limit has more bytes than the name of any.
+void write_refusal(const std::string& path) {
+  std::ofstream(path) << message_of([] { static_cast<void>(cpu_isa_limit()); });
+}
+
+const bool kWritesRefusal =
+    add_helper_task("TRAINYARD_CPU_ISA_REFUSAL_TASK", "CpuIsaRefusalTask.InAProcess", write_refusal);
+
+// What a task of this program writes in a process with this limit.
+std::string written_by(const std::string& task, const std::string& test, const std::string& limit) {
   const TempDir temp;
   const std::string program = std::filesystem::read_symlink("/proc/self/exe").string();
-  const auto variables_with = [&](const std::string& limit) {
-    std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX -u GTEST_OUTPUT TRAINYARD_CPU_ISA_TASK='" +
-                          temp.file("variables") + "' TRAINYARD_MAX_CPU_ISA=" + limit;
-    for (const char* const name : kVariables) command += std::string(" ") + name + "=default";
-    command += " '" + program + "' --gtest_filter=CpuIsaTask.InAProcess > /dev/null 2>&1";
-    EXPECT_EQ(std::system(command.c_str()), 0) << command;
-    return local_file_system().read_file(temp.file("variables"));
+  std::string command = "env -u GTEST_TOTAL_SHARDS -u GTEST_SHARD_INDEX -u GTEST_OUTPUT " + task + "='" +
+                        temp.file("text") + "' TRAINYARD_MAX_CPU_ISA=" + limit;
+  for (const char* const name : kVariables) command += std::string(" ") + name + "=default";
+  command += " '" + program + "' --gtest_filter=" + test + " > /dev/null 2>&1";
+  EXPECT_EQ(std::system(command.c_str()), 0) << command;
+  return local_file_system().read_file(temp.file("text"));
+}
+
+TEST(CpuIsa, OnlyALimitSetsTheVariablesOfTheLibraries) {
+  const auto variables_with = [](const std::string& limit) {
+    return written_by("TRAINYARD_CPU_ISA_TASK", "CpuIsaTask.InAProcess", limit);
   };
   EXPECT_EQ(variables_with("auto"), "default\ndefault\ndefault\ndefault\n");
   EXPECT_EQ(variables_with("avx2"), "AVX2\nAVX2\navx2\nAVX2\n");
+}
+
+TEST(CpuIsa, ALimitIsToldByItsFirst31Bytes) {
+  EXPECT_EQ(
+      written_by("TRAINYARD_CPU_ISA_REFUSAL_TASK", "CpuIsaRefusalTask.InAProcess", std::string(40, 'x')),
+      "unknown instruction set: TRAINYARD_MAX_CPU_ISA: expected auto, avx2 or avx512, got " + std::string(31, 'x'));
 }
 
 }  // namespace

@@ -20,17 +20,18 @@ bool is_null_device(int descriptor) {
          S_ISCHR(status.st_mode);
 }
 
-// In a child process without the descriptors in `closed`: opens them, then a file, writes to standard output and error,
-// and returns the child's exit code: a sum of what went wrong.
+// In a child process without the descriptors in `closed` and number 3: opens them, then a file, which gets that number,
+// writes to standard output and error, and returns the child's exit code: a sum of what went wrong.
 int run_without(const std::vector<int>& closed, const std::string& path) {
   const pid_t child = ::fork();
   if (child == 0) {
     for (const int descriptor : closed) ::close(descriptor);
+    ::close(3);
     open_standard_streams();
     int faults = 0;
     for (const int descriptor : closed) faults |= is_null_device(descriptor) ? 0 : 1;
     const int file = ::open(path.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
-    faults |= file > 2 ? 0 : 2;
+    faults |= file == 3 ? 0 : 2;
     faults |= ::write(file, "row\n", 4) == 4 ? 0 : 4;
     for (const int descriptor : closed) {
       if (descriptor != 0) faults |= ::write(descriptor, "lost\n", 5) == 5 ? 0 : 8;

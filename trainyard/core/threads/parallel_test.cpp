@@ -17,7 +17,7 @@ namespace {
 TEST(Parallel, DoesEachPieceOnce) {
   for (const int threads : {0, 1, 2, 7}) {
     std::vector<std::atomic<int>> done(1000);
-    for_each_parallel(done.size(), threads, [&](size_t i) { ++done[i]; });
+    for_each_parallel(done.size(), threads, [&](size_t i) { ++done.at(i); });
     for (const auto& times : done) EXPECT_EQ(times, 1);
     for_each_parallel(0, threads, [](size_t) { FAIL(); });
   }

@@ -65,6 +65,10 @@ TEST(SignalWatcher, PutsTheMaskBack) {
         {SIGUSR2}, [](int) {}, [](int) {});
     pthread_sigmask(SIG_SETMASK, nullptr, &during);
     EXPECT_EQ(sigismember(&during, SIGUSR2), 1);
+    for (int signal = 1; signal < 32; ++signal) {
+      if (signal == SIGUSR2) continue;
+      EXPECT_EQ(sigismember(&during, signal), sigismember(&before, signal)) << signal;
+    }
   }
   pthread_sigmask(SIG_SETMASK, nullptr, &after);
   EXPECT_EQ(sigismember(&after, SIGUSR2), sigismember(&before, SIGUSR2));

@@ -302,5 +302,54 @@ TEST(Thread, SaysOnWhichCpusItCannotRun) {
                 std::strerror(EINVAL) + "); choose from those that `taskset -p $$` shows");
 }
 
+TEST(Thread, TellsEachCpuOfItsPlacesOnce) {
+  Thread thread({.intra_op_threads = 2, .placement = {.places = {{7, -1}, {-1}}}}, [] { ADD_FAILURE() << "it ran"; });
+  const std::string message = core::message_of([&] { thread.join(); });
+  EXPECT_TRUE(message.starts_with("a thread cannot run on the CPUs that were asked for: got CPUs -1, 7 (")) << message;
+}
+
+// One that has not used ATen begins with the last count that any thread has set, and its scopes end with that.
+TEST(ScopedIntraOpThreads, GiveAnotherCountAndThenTheOneBefore) {
+  const int last = omp_get_num_procs() + 3;  // no runtime's own
+  Thread ours({.intra_op_threads = last}, [] {});
+  ours.join();
+  const auto counts = [] { return std::vector<int>{at::get_num_threads(), omp_get_max_threads()}; };
+  std::vector<std::vector<int>> seen;
+  std::thread other([&] {
+    {
+      const ScopedIntraOpThreads two(2);
+      seen.push_back(counts());
+      { const ScopedIntraOpThreads own(0); }
+      { const ScopedIntraOpThreads same(2); }
+      seen.push_back(counts());
+      { const ScopedIntraOpThreads one(1); }
+      seen.push_back(counts());
+    }
+    seen.push_back(counts());
+  });
+  other.join();
+  EXPECT_EQ(seen, (std::vector<std::vector<int>>{{2, 2}, {2, 2}, {2, 2}, {last, last}}));
+  const int most = most_threads();
+  for (const int wrong : {-1, most + 1}) {
+    EXPECT_EQ(core::message_of([&] { const ScopedIntraOpThreads scope(wrong); }),
+              "a thread cannot have so many intra-op threads: thread '': expected 1 to " + std::to_string(most) +
+                  ", got " + std::to_string(wrong));
+  }
+  Thread one({.intra_op_threads = 1}, [] {});
+  one.join();
+}
+
+TEST(Thread, OneThatIsNotOursBeginsWithTheLastCount) {
+  const int last = omp_get_num_procs() + 3;
+  Thread ours({.intra_op_threads = last}, [] {});
+  ours.join();
+  int count = 0;
+  std::thread other([&] { count = at::get_num_threads(); });
+  other.join();
+  EXPECT_EQ(count, last);
+  Thread one({.intra_op_threads = 1}, [] {});
+  one.join();
+}
+
 }  // namespace
 }  // namespace trainyard::core::thread_test

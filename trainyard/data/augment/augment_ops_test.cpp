@@ -60,6 +60,26 @@ TEST(AugmentOps, ContrastIsStretchedFromTheLeastToTheLargestPixel) {
   }
 }
 
+// All values of a channel are its least one and its largest one, too.
+TEST(AugmentOps, AChannelOfOneValueIsNotStretched) {
+  const PlanarImage image{.height = 1, .width = 2, .pixels = {77, 77, 10, 20, 0, 0}};
+  EXPECT_EQ(augmented(AugmentOp::kAutoContrast, 0, {}, image).pixels, (PooledVector<uint8_t>{77, 77, 0, 255, 0, 0}));
+}
+
+// Grays of 199 and 100, as the sums are cut off: 149.5 on average, cut off again.
+TEST(AugmentOps, NoContrastLeavesTheMeanOfTheGrays) {
+  const PlanarImage image{.height = 1, .width = 2, .pixels = {200, 101, 200, 101, 200, 101}};
+  EXPECT_EQ(augmented(AugmentOp::kContrast, -1, {}, image).pixels, PooledVector<uint8_t>(6, 149));
+}
+
+TEST(AugmentOps, SolarizeAddLeavesValuesFrom128On) {
+  const PlanarImage image{.height = 1, .width = 2, .pixels = {0, 127, 128, 129, 255, 100}};
+  EXPECT_EQ(augmented(AugmentOp::kSolarizeAdd, 20, {}, image).pixels,
+            (PooledVector<uint8_t>{20, 147, 128, 129, 255, 120}));
+  EXPECT_EQ(augmented(AugmentOp::kSolarizeAdd, 140, {}, image).pixels,
+            (PooledVector<uint8_t>{140, 255, 128, 129, 255, 240}));
+}
+
 // A level has (1020 - 510) / 255 = 2 pixels: those of the largest value are not shared out.
 TEST(AugmentOps, EqualizeLeavesOutThePixelsOfTheLargestValue) {
   PlanarImage image{.height = 30, .width = 34};

@@ -1,6 +1,7 @@
 #include "trainyard/data/augment/crop.h"
 
 #include <cmath>
+#include <utility>
 
 #include <gtest/gtest.h>
 
@@ -47,6 +48,38 @@ TEST(Crop, HeightIsUniform) {
   EXPECT_NEAR(below_middle, kDraws / 2.0, 5 * std::sqrt(kDraws / 4.0));
 }
 
+// One window alone has the area and the shape that are asked for.
+TEST(Crop, HasTheShapeThatIsAskedFor) {
+  core::RandomStream random(7, "crop");
+  for (const auto& [image, aspect] : {std::pair{ImageSize{100, 200}, 2.0F}, {ImageSize{200, 100}, 0.5F}}) {
+    const CropOptions options{.min_object_covered = 0,
+                              .min_aspect_ratio = aspect,
+                              .max_aspect_ratio = aspect,
+                              .min_area = 0.25F,
+                              .max_area = 0.25F,
+                              .max_attempts = 1};
+    const CropWindow crop = sample_crop(image, {}, options, random);
+    EXPECT_EQ(crop.height, image.height / 2);
+    EXPECT_EQ(crop.width, image.width / 2);
+  }
+}
+
+// Heights of 50, 51 and 52 are drawn. Of 50 the area is less than 2540, of 52 more than 2700.
+TEST(Crop, ARowMoreOrLessKeepsTheBoundsOfTheArea) {
+  core::RandomStream random(8, "crop");
+  const CropOptions options{.min_object_covered = 0,
+                            .min_aspect_ratio = 1,
+                            .max_aspect_ratio = 1,
+                            .min_area = 0.254F,
+                            .max_area = 0.27F,
+                            .max_attempts = 1};
+  for (int i = 0; i < 100; ++i) {
+    const CropWindow crop = sample_crop({100, 100}, {}, options, random);
+    ASSERT_EQ(crop.height, 51);
+    ASSERT_EQ(crop.width, 51);
+  }
+}
+
 TEST(Crop, CoversAPartOfABox) {
   core::RandomStream random(3, "crop");
   const Box box{.ymin = 0.8F, .xmin = 0.8F, .ymax = 1, .xmax = 1};
@@ -74,6 +107,17 @@ TEST(Crop, OutsideOfTheImageIsAnErrorThatSaysBothSizes) {
   ASSERT_FALSE(result.ok());
   EXPECT_EQ(result.error().detail().expected, "inside 5 x 3");
   EXPECT_EQ(result.error().detail().actual, "4 x 3 at (2, 1)");
+}
+
+TEST(Crop, NothingIsNotInside) {
+  const ImageSize image{3, 5};
+  EXPECT_TRUE(check_inside({0, 0, 3, 5}, image).ok());
+  EXPECT_TRUE(check_inside({2, 4, 1, 1}, image).ok());
+  for (const CropWindow& window : {CropWindow{0, 0, 0, 1}, CropWindow{0, 0, 1, 0}, CropWindow{-1, 0, 1, 1},
+                                   CropWindow{0, -1, 1, 1}, CropWindow{1, 0, 3, 1}, CropWindow{0, 1, 1, 5}}) {
+    EXPECT_FALSE(check_inside(window, image).ok())
+        << window.height << " x " << window.width << " at " << window.y << ", " << window.x;
+  }
 }
 
 // torchvision's: area and the logarithm of the aspect ratio are uniform where nothing is too large to fit.

@@ -1,3 +1,5 @@
+#include <utility>
+
 #include <gtest/gtest.h>
 
 #include "trainyard/data/augment/transform.h"
@@ -43,6 +45,11 @@ TEST(InputPreset, HoldTheOriginalsValues) {
   EXPECT_FALSE(resnet_n.use_boxes || resnet_n.distortions || resnet_n.distort_color_in_yiq ||
                resnet_n.alternate_color_order);
   EXPECT_EQ(resnet_n.normalization, (Normalization{.scale = {1, 1, 1}, .shift = {0, 0, 0}}));
+
+  for (const auto& [name, attempts] :
+       {std::pair{"dali", 100}, {"paddle", 100}, {"tensorpack", 10}, {"torchvision", 10}}) {
+    EXPECT_EQ(input_presets().get(name).crop.max_attempts, attempts) << name;
+  }
 
   for (const char* name : {"paddle", "tensorpack", "torchvision"}) {
     const TransformOptions& options = input_presets().get(name);

@@ -36,7 +36,7 @@ double linear(double a, double b, double d) {
   return a + (b - a) * d;
 }
 
-// One channel. Columns beyond the edge are the edge's; rows below it take the value of the row above.
+// One channel. Rows and columns beyond the edge are the edge's.
 class Channel {
  public:
   Channel(const uint8_t* pixels, int height, int width) : pixels_(pixels), height_(height), width_(width) {}
@@ -47,8 +47,7 @@ class Channel {
       const uint8_t* in = row_of(row);
       return linear(in[column(x)], in[column(x + 1)], dx);
     };
-    const double first = row_at(y);
-    return linear(first, has(y + 1) ? row_at(y + 1) : first, dy);
+    return linear(row_at(y), row_at(y + 1), dy);
   }
 
   double bicubic(int x, int y, double dx, double dy) const {
@@ -56,15 +55,10 @@ class Channel {
       const uint8_t* in = row_of(row);
       return cubic(in[column(x - 1)], in[column(x)], in[column(x + 1)], in[column(x + 2)], dx);
     };
-    const double v1 = row_at(y - 1);
-    const double v2 = has(y) ? row_at(y) : v1;
-    const double v3 = has(y + 1) ? row_at(y + 1) : v2;
-    const double v4 = has(y + 2) ? row_at(y + 2) : v3;
-    return cubic(v1, v2, v3, v4, dy);
+    return cubic(row_at(y - 1), row_at(y), row_at(y + 1), row_at(y + 2), dy);
   }
 
  private:
-  bool has(int row) const { return row >= 0 && row < height_; }
   const uint8_t* row_of(int row) const { return pixels_ + int64_t{std::clamp(row, 0, height_ - 1)} * width_; }
   int column(int x) const { return std::clamp(x, 0, width_ - 1); }
 

@@ -82,6 +82,22 @@ TEST(TimmRandAugment, LevelsAreNormalAndCutOff) {
   }
 }
 
+TEST(TimmRandAugment, SamplesAsItIsAskedTo) {
+  core::RandomStream random(4, "auto_augment");
+  for (const AugmentSampling sampling : {AugmentSampling::kBilinear, AugmentSampling::kBicubic}) {
+    AutoAugmentOptions options = timm_options();
+    options.pixels.sampling = sampling;
+    int drawn = 0;
+    for (int i = 0; i < 100; ++i) {
+      for (const AugmentStep& step : draw_steps(options, {224, 224}, random)) {
+        EXPECT_EQ(step.sampling, sampling);
+        ++drawn;
+      }
+    }
+    EXPECT_GT(drawn, 50);
+  }
+}
+
 TEST(TimmRandAugment, RefusesWhatTimmDoesNotHave) {
   EXPECT_NO_THROW(timm_options().validate());
   EXPECT_THROW(timm_options(11).validate(), core::Error);

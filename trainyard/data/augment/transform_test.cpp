@@ -346,6 +346,21 @@ TEST(Transform, BadImagesSayWhereTheyAre) {
   }
 }
 
+// The size is asked for before the pixels.
+TEST(ImagenetTransform, AnImageWithoutASizeIsABadSample) {
+  const Record record{.bytes = {}, .where = "shard-0 at offset 7"};
+  std::vector<float> out(3 * 8 * 8);
+  for (const bool train : {true, false}) {
+    TransformOptions options = training(8);
+    options.training = train;
+    options.resize_method = "crop";
+    const auto result = transforms().get("imagenet")(options)->apply(record, {}, out.data());
+    ASSERT_FALSE(result.ok());
+    EXPECT_EQ(result.error().code(), core::ErrorCode::kCorruptData);
+    EXPECT_TRUE(core::says(result.error(), "image is empty: shard-0 at offset 7")) << result.error().what();
+  }
+}
+
 TEST(Transform, RefusesBadOptions) {
   EXPECT_THROW(transforms().get("imagenet")({.height = 0}), core::Error);
   EXPECT_THROW(transforms().get("cifar10")({.width = -1}), core::Error);
@@ -590,6 +605,8 @@ TEST(Transforms, ASizeOfTheEvaluationKeepsItsRatio) {
   EXPECT_EQ(resized({.height = 100, .width = 224, .eval_resize_size = 256}, 448, 32), 512);
   EXPECT_EQ(resized({.height = 224, .width = 224, .eval_resize_size = 224}, 32, 97), 97);
   EXPECT_EQ(resized({.height = 224, .width = 224}, 32, 97), 0);
+  EXPECT_EQ(resized({.height = 1, .width = 1, .eval_resize_size = 2}, 3, 3), 6);
+  EXPECT_EQ(resized({.height = 224, .width = 224, .eval_resize_size = 256}, 1, 1), 1);
 }
 
 // Half of the margin, rounded down; negative where the target is larger.

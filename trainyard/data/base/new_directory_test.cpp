@@ -118,6 +118,32 @@ TEST_F(NewDirectory, RefusesWhatHoldsSomething) {
   }
 }
 
+// Another program writes there between the first look and the lock, and the long work does not begin.
+TEST_F(NewDirectory, IsNotMadeWhereAFileCameBeforeTheLock) {
+  class FilledAfterTheFirstLook : public core::SystemCalls {
+   public:
+    int list(const char* path, std::vector<std::string>& names) override {
+      const int result = SystemCalls::list(path, names);
+      if (std::exchange(first_, false)) {
+        core::local_file_system().write_file_atomically(core::join_path(path, "theirs"), "x");
+      }
+      return result;
+    }
+
+   private:
+    bool first_ = true;
+  };
+  files_.make_directories(temp_.file("empty"));
+  FilledAfterTheFirstLook filled;
+  const auto files = core::make_file_system(filled);
+  bool asked = false;
+  const std::string problem = core::problem_of(
+      [&] { make_new_directory(temp_.file("empty"), *files, [&](const std::string&) { asked = true; }); });
+  EXPECT_EQ(problem, "output directory exists and is not empty");
+  EXPECT_FALSE(asked);
+  EXPECT_THAT(list("empty"), ElementsAre("theirs"));
+}
+
 TEST_F(NewDirectory, OneProcessAtATimeMakesIt) {
   files_.make_directories(temp_.file("empty"));
   for (const char* name : {"empty", "missing"}) {

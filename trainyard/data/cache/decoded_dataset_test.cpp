@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/fault_injector.h"
 #include "trainyard/core/testing/temp_dir.h"
@@ -181,6 +182,15 @@ TEST(DecodedDataset, IdentityChangesWithTheFiles) {
   EXPECT_NE(third, second);
   std::filesystem::create_symlink("nowhere", temp.file("data/inner/dangling"));
   EXPECT_EQ(identity_of_files(files, {temp.file("data")}), third);
+}
+
+// Else the images that an earlier release has stored would be refused as those of other data.
+TEST(DecodedDataset, IdentityIsThatOfEarlierReleases) {
+  core::TempDir temp;
+  core::FileSystem& files = core::local_file_system();
+  files.make_directories(temp.file("data/inner"));
+  EXPECT_EQ(identity_of_files(files, {temp.file("data")}),
+            fmt::format("0 files, 0 bytes, {:016x}", core::stable_hash("inner 0 0\n")));
 }
 
 // JPEGs that a camera on its side has taken.

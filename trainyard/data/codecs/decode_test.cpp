@@ -28,6 +28,16 @@ TEST(Decode, PngUnderAnyName) {
   EXPECT_EQ(decode_image(file, crop).value().pixels, part_of(image, crop).pixels);
 }
 
+TEST(Decode, ACropOutsideOfAPngIsAnError) {
+  const auto file = encode_png(noisy_image(13, 21));
+  EXPECT_TRUE(decode_image(file, CropWindow{0, 0, 13, 21}).ok());
+  for (const CropWindow& crop : {CropWindow{1, 0, 13, 21}, CropWindow{0, 1, 13, 21}, CropWindow{0, 0, 0, 1}}) {
+    auto image = decode_image(file, crop);
+    ASSERT_FALSE(image.ok());
+    EXPECT_EQ(image.error().code(), ErrorCode::kCorruptData);
+  }
+}
+
 TEST(Decode, GrayPngAndAlpha) {
   const std::vector<uint8_t> gray = {0, 50, 100, 150, 200, 250};
   const Image image = decode_image(encode_png(gray, 2, 3, SPNG_COLOR_TYPE_GRAYSCALE)).value();

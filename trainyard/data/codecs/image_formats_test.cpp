@@ -4,9 +4,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <span>
-#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -14,11 +12,11 @@
 #include <gtest/gtest.h>
 
 #include "trainyard/core/base/build_info.h"
-#include "trainyard/core/files/file_system.h"
 #include "trainyard/core/random/random.h"
 #include "trainyard/core/testing/skip_reasons.h"
 #include "trainyard/data/codecs/decode.h"
 #include "trainyard/data/datasets/image_files.h"
+#include "trainyard/data/testing/format_files.h"
 #include "trainyard/data/testing/test_images.h"
 #include "trainyard/formats/tensors/npy.h"
 
@@ -26,29 +24,6 @@ namespace trainyard::data::image_formats_test {
 namespace {
 
 using ::testing::HasSubstr;
-
-const std::string kFolder = core::join_path(TRAINYARD_SOURCE_DIR, "trainyard/data/testdata/formats");
-
-// "plain.tif" and its pixels, "plain_tif.npy", lie in the folder "tif".
-std::string path_of(const std::string& name) {
-  for (const char* const format : {"bmp", "gif", "tif", "webp"}) {
-    if (name.find(std::string(".") + format) != std::string::npos ||
-        name.find(std::string("_") + format) != std::string::npos) {
-      return core::join_path(core::join_path(kFolder, format), name);
-    }
-  }
-  throw std::logic_error(name + " is of no format that has a folder");
-}
-
-std::vector<std::byte> file_of(const std::string& name) {
-  const std::string content = core::local_file_system().read_file(path_of(name));
-  const auto bytes = std::as_bytes(std::span(content));
-  return {bytes.begin(), bytes.end()};
-}
-
-formats::NpyArray pixels_of(const std::string& name) {
-  return formats::read_npy(*core::local_file_system().open_read(path_of(name + ".npy")));
-}
 
 std::string golden_name(std::string file) {
   file[file.rfind('.')] = '_';
@@ -62,14 +37,6 @@ struct Case {
 
 void PrintTo(const Case& of, std::ostream* out) {  // NOLINT(readability-identifier-naming): GoogleTest looks for it
   *out << of.file;
-}
-
-void expect_pixels(const Image& image, const formats::NpyArray& expected, int tolerance) {
-  ASSERT_EQ(expected.shape, (std::vector<int64_t>{image.height, image.width, 3}));
-  const auto values = expected.values<uint8_t>();
-  int worst = 0;
-  for (size_t i = 0; i < values.size(); ++i) worst = std::max(worst, std::abs(int{values[i]} - int{image.pixels[i]}));
-  EXPECT_LE(worst, tolerance);
 }
 
 class ImageFormats : public ::testing::TestWithParam<Case> {
@@ -86,14 +53,14 @@ class ImageFormats : public ::testing::TestWithParam<Case> {
     }
     GTEST_SKIP() << core::skip::kNeedsImageFormats;
   }
-  const std::vector<std::byte> bytes_ = file_of(GetParam().file);
+  const std::vector<std::byte> bytes_ = format_file(GetParam().file);
 };
 
 TEST_P(ImageFormats, HaveThePixelsThatPillowReads) {
-  const formats::NpyArray expected = pixels_of(golden_name(GetParam().file));
+  const formats::NpyArray expected = format_pixels(golden_name(GetParam().file));
   auto image = decode_image(bytes_);
   ASSERT_TRUE(image.ok()) << image.error().what();
-  expect_pixels(image.value(), expected, GetParam().tolerance);
+  expect_format_pixels(image.value(), expected, GetParam().tolerance);
   EXPECT_EQ(read_image_size(bytes_).value(), (ImageSize{image.value().height, image.value().width}));
   const CropWindow crop{3, 5, 7, 11};
   EXPECT_EQ(decode_image(bytes_, crop).value().pixels, part_of(image.value(), crop).pixels);
@@ -164,12 +131,12 @@ INSTANTIATE_TEST_SUITE_P(
 
 TEST(ImageFormat, AreTurnedWhereThatIsAskedFor) {
   for (const std::string file : {"turned.webp", "turned.tif"}) {
-    const std::vector<std::byte> bytes = file_of(file);
+    const std::vector<std::byte> bytes = format_file(file);
     if (!image_format_of(bytes)->built_in()) continue;
-    const formats::NpyArray expected = pixels_of(golden_name(file) + "_turned");
+    const formats::NpyArray expected = format_pixels(golden_name(file) + "_turned");
     auto image = decode_image(bytes, {}, {.exif_orientation = true});
     ASSERT_TRUE(image.ok()) << file;
-    expect_pixels(image.value(), expected, 0);
+    expect_format_pixels(image.value(), expected, 0);
     EXPECT_EQ(read_image_size(bytes, true).value(), (ImageSize{image.value().height, image.value().width})) << file;
     const CropWindow crop{5, 3, 11, 7};
     EXPECT_EQ(decode_image(bytes, crop, {.exif_orientation = true}).value().pixels, part_of(image.value(), crop).pixels)
@@ -178,14 +145,14 @@ TEST(ImageFormat, AreTurnedWhereThatIsAskedFor) {
 }
 
 TEST(ImageFormat, RunLengthsInABmpAreRefusedByName) {
-  const std::vector<std::byte> bytes = file_of("run_lengths.bmp");
+  const std::vector<std::byte> bytes = format_file("run_lengths.bmp");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("run-length coded"));
 }
 
 // giflib's own decoder takes it for another code, and gives other pixels.
 TEST(ImageFormat, ACodeThatMeansNothingYetIsAnErrorOfAGif) {
-  std::vector<std::byte> bytes = file_of("short_palette.gif");
+  std::vector<std::byte> bytes = format_file("short_palette.gif");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   constexpr size_t kHeader = 13, kColours = 4 * 3, kFrame = 10, kSizes = 2;
   std::byte* const data = bytes.data() + kHeader + kColours + kFrame + kSizes;
@@ -196,63 +163,50 @@ TEST(ImageFormat, ACodeThatMeansNothingYetIsAnErrorOfAGif) {
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("its codes are damaged"));
 }
 
-// The entry of a tag in the only page of a little-endian TIFF: tag, type, count, value.
-std::byte* entry_of(std::vector<std::byte>& tiff, int tag) {
-  const auto number = [&](size_t at) {
-    return std::to_integer<size_t>(tiff[at]) | std::to_integer<size_t>(tiff[at + 1]) << 8;
-  };
-  const size_t page = number(4) | number(6) << 16;
-  for (size_t i = 0; i < number(page); ++i) {
-    const size_t at = page + 2 + 12 * i;
-    if (number(at) == static_cast<size_t>(tag)) return &tiff[at];
-  }
-  throw std::logic_error("no such tag");
-}
-
 // The height asks for more strips than the file names. libtiff would take the file's first bytes for them.
 TEST(ImageFormat, ATiffWithoutAllItsStripsIsRefused) {
-  std::vector<std::byte> bytes = file_of("plain.tif");
+  std::vector<std::byte> bytes = format_file("plain.tif");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   constexpr int kHeight = 257, kRowsPerStrip = 278;
-  ASSERT_EQ(entry_of(bytes, kRowsPerStrip)[8], std::byte{18});
-  entry_of(bytes, kHeight)[8] = std::byte{40};
+  ASSERT_EQ(tiff_entry(bytes, kRowsPerStrip)[8], std::byte{18});
+  tiff_entry(bytes, kHeight)[8] = std::byte{40};
   EXPECT_EQ(read_image_size(bytes).value().height, 40);
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("strip 2 of 3 is not in the file"));
 }
 
 TEST(ImageFormat, ATiffThatDoesNotSayItsColoursIsRefused) {
-  std::vector<std::byte> bytes = file_of("gray.tif");
+  std::vector<std::byte> bytes = format_file("gray.tif");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   constexpr int kPhotometric = 262;
   constexpr std::byte kThreshholding{7};  // 263 instead of 262, which means nothing here
-  entry_of(bytes, kPhotometric)[0] = kThreshholding;
+  tiff_entry(bytes, kPhotometric)[0] = kThreshholding;
   EXPECT_THAT(decode_image(bytes).error().what(), HasSubstr("PhotometricInterpretation is missing"));
 }
 
 // Some of libtiff's messages have several lines.
 TEST(ImageFormat, WhatIsWrongWithATiffIsOneLine) {
-  const std::vector<std::byte> bytes = file_of("refused_jpeg.tif");
+  const std::vector<std::byte> bytes = format_file("refused_jpeg.tif");
   if (!image_format_of(bytes)->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   EXPECT_THAT(decode_image(bytes).error().what(),
               HasSubstr("Improper JPEG sampling factors 2,2 Apparently should be 1,1."));
 }
 
 TEST(ImageFormat, KindsOfTiffThatAreNotReadAreNamed) {
-  if (!image_format_of(file_of("gray.tif"))->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
+  if (!image_format_of(format_file("gray.tif"))->built_in()) GTEST_SKIP() << core::skip::kNeedsImageFormats;
   constexpr int kBits = 258, kCompression = 259, kPlanes = 284;
   const auto refusal = [](const std::vector<std::byte>& bytes) -> std::string {
     return decode_image(bytes).error().what();
   };
-  std::vector<std::byte> deep = file_of("gray.tif");
-  entry_of(deep, kBits)[8] = std::byte{17};
+  std::vector<std::byte> deep = format_file("gray.tif");
+  tiff_entry(deep, kBits)[8] = std::byte{17};
   EXPECT_THAT(refusal(deep), HasSubstr("17 bits a sample"));
-  std::vector<std::byte> thunderscan = file_of("gray.tif");
-  entry_of(thunderscan, kCompression)[8] = std::byte{0x29};
-  entry_of(thunderscan, kCompression)[9] = std::byte{0x80};
+  std::vector<std::byte> thunderscan = format_file("gray.tif");
+  tiff_entry(thunderscan, kCompression)[8] = std::byte{0x29};
+  tiff_entry(thunderscan, kCompression)[9] = std::byte{0x80};
   EXPECT_THAT(refusal(thunderscan), HasSubstr("compression 32809 is not read here"));
   // The last tag becomes the format of a sample, 339, of floating-point numbers.
-  std::vector<std::byte> floats = file_of("gray.tif");
-  std::byte* const last = entry_of(floats, kPlanes);
+  std::vector<std::byte> floats = format_file("gray.tif");
+  std::byte* const last = tiff_entry(floats, kPlanes);
   last[0] = std::byte{339 % 256};
   last[8] = std::byte{3};
   EXPECT_THAT(refusal(floats), HasSubstr("sample format 3 is no image's"));
@@ -408,9 +362,9 @@ TEST(ImageFormat, NamesOfFilesAreInAnyCase) {
 }
 
 TEST(ImageFormat, TheExtensionIsThatOfTheFirstBytes) {
-  EXPECT_EQ(image_extension_of(file_of("lossy.webp")), "webp");
-  EXPECT_EQ(image_extension_of(file_of("plain.tif")), "tif");
-  EXPECT_EQ(image_extension_of(file_of("palette.gif")), "gif");
+  EXPECT_EQ(image_extension_of(format_file("lossy.webp")), "webp");
+  EXPECT_EQ(image_extension_of(format_file("plain.tif")), "tif");
+  EXPECT_EQ(image_extension_of(format_file("palette.gif")), "gif");
   EXPECT_EQ(image_extension_of({}), "jpg");
 }
 

@@ -22,6 +22,7 @@ struct Encoding {
   int horizontal = 1, vertical = 1;  // samples of the first component for one of the others
   bool gray = false, optimized = false;
   int restart_rows = 0;
+  bool arithmetic = false;
 };
 
 std::vector<std::byte> encode(const Image& image, const Encoding& how) {
@@ -32,6 +33,7 @@ std::vector<std::byte> encode(const Image& image, const Encoding& how) {
     codec.comp_info[0].v_samp_factor = how.vertical;
     codec.optimize_coding = how.optimized ? TRUE : FALSE;
     codec.restart_in_rows = how.restart_rows;
+    codec.arith_code = how.arithmetic ? TRUE : FALSE;
   });
 }
 
@@ -80,6 +82,11 @@ TEST(JpegEntropy, SamePixelsAsLibjpeg) {
 TEST(JpegEntropy, LibjpegReadsRestartIntervals) {
   core::RandomStream random(12, "crops");
   expect_same_pixels(encode(noisy_image(61, 83), {.restart_rows = 1}), 20, random);
+}
+
+TEST(JpegEntropy, LibjpegReadsArithmeticCodes) {
+  core::RandomStream random(14, "crops");
+  expect_same_pixels(encode(noisy_image(61, 83), {.arithmetic = true}), 0, random);
 }
 
 // More than one filling of the decoder's buffer, with crops that begin in any of them.

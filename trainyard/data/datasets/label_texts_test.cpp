@@ -198,7 +198,7 @@ TEST(LabelTexts, TwoLabelsOfOneNameAreSaidOnce) {
 
 TEST(LabelTexts, LinesThatNameNoLabelArePassedOver) {
   LabelTexts texts;
-  texts.load(std::string("partial\n7\nx y\n8 \n9 a b\n"), "the checkpoint");
+  texts.load(std::string("partial\n7\nx y\n c\n99999999999999999999 d\n8 \n9 a b\n"), "the checkpoint");
   EXPECT_EQ(texts.all(), (std::map<int64_t, std::string>{{8, ""}, {9, "a b"}}));
   EXPECT_THAT(core::message_of([&] { texts.check(9, "c", "val"); }), HasSubstr("expected 'a b', as in the checkpoint"));
 }

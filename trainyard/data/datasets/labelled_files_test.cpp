@@ -221,5 +221,13 @@ TEST_F(LabelTable, PathsThatLeadOutAreTold) {
               AllOf(HasSubstr("are missing"), HasSubstr("'..a.jpg' in line 2, 'b..' in line 3")));
 }
 
+// A file may be an image by what is in it.
+TEST_F(LabelTable, MayNameAFileWithoutTheNameOfAnImage) {
+  write("photos/scan.bin");
+  const LabelledFiles set = open("file,label\na.jpg,cat\nb.jpg,cat\nbelow/c.jpg,dog\nscan.bin,dog\n");
+  ASSERT_EQ(set.size(), 4);
+  EXPECT_EQ(set.read(3).value().where, temp_.file("photos/scan.bin"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::labelled_files_test

@@ -1,5 +1,7 @@
 #include "trainyard/data/datasets/shapes.h"
 
+#include <array>
+#include <cstdlib>
 #include <map>
 #include <string>
 #include <utility>
@@ -221,6 +223,35 @@ TEST(Shapes, AShardThatCannotBeClosedIsAnError) {
     ++shards;
   }
   EXPECT_EQ(shards, 2);
+}
+
+// The first colour of a background of equal edges is that of its corner.
+TEST(Shapes, WhereNoColourContrastsTheyAreBlackOnLightAndWhiteOnDark) {
+  const ShapesDifficulty difficulty{.min_contrast = 500, .max_distractors = 0, .noise = 0};
+  constexpr int kSide = 64;
+  using Pixel = std::array<int, 3>;
+  int light = 0, dark = 0;
+  for (int64_t i = 0; i < 200; ++i) {
+    const Image image = draw_shape(1, Subset::kTrain, i, kSide, difficulty);
+    const auto at = [&](int y, int x) -> Pixel {
+      const uint8_t* const rgb = image.pixels.data() + 3 * (y * kSide + x);
+      return {rgb[0], rgb[1], rgb[2]};
+    };
+    const Pixel corner = at(0, 0);
+    bool flat = true;
+    for (int k = 0; k < kSide; ++k) flat = flat && at(0, k) == corner && at(k, 0) == corner;
+    const int sum = corner[0] + corner[1] + corner[2];
+    if (!flat || std::abs(sum - 382) < 3) continue;
+    const int expected = sum < 382 ? 255 : 0;
+    int found = 0;
+    for (int y = 0; y < kSide; ++y) {
+      for (int x = 0; x < kSide; ++x) found += at(y, x) == Pixel{expected, expected, expected} ? 1 : 0;
+    }
+    EXPECT_GT(found, 0) << i;
+    ++(expected == 0 ? light : dark);
+  }
+  EXPECT_GT(light, 3);
+  EXPECT_GT(dark, 3);
 }
 
 }  // namespace

@@ -15,9 +15,8 @@ std::string describe(const core::FileInfo& info) {
 
 }  // namespace
 
-size_t ShardFiles::add(const std::string& path) {
+void ShardFiles::add(const std::string& path) {
   shards_.push_back({path, files_.info(path)});
-  return shards_.size() - 1;
 }
 
 std::shared_ptr<const core::ReadableFile> ShardFiles::open(size_t shard) const {

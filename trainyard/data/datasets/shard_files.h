@@ -20,8 +20,8 @@ class ShardFiles {
   // `files` must outlive it.
   explicit ShardFiles(core::FileSystem& files, size_t open_limit = 128) : files_(files), open_limit_(open_limit) {}
 
-  // Adds a file as it is now (which file, its size and time of change) and returns its number.
-  size_t add(const std::string& path);
+  // Adds a file as it is now (which file, its size and time of change). Files are numbered from 0 in this order.
+  void add(const std::string& path);
 
   size_t count() const { return shards_.size(); }
   const std::string& path(size_t shard) const { return shards_[shard].path; }

@@ -61,5 +61,12 @@ TEST_F(WebDatasetLabels, ANameOfAClsFileComesBeforeThatOfJson) {
   EXPECT_EQ(dataset->read(0).value().label_text, "cat");
 }
 
+TEST_F(WebDatasetLabels, AreNumbersWhereNoneCanBeRead) {
+  write_tar("train.tar", {{"0.jpg", "x"}, {"1.jpg", "x"}, {"1.cls", " "}});
+  const auto dataset = open();
+  EXPECT_EQ(dataset->size(), 2);
+  EXPECT_EQ(dataset->label_count(), 1000);
+}
+
 }  // namespace
 }  // namespace trainyard::data::webdataset_test

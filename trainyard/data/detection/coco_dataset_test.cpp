@@ -337,5 +337,50 @@ TEST_F(CocoDatasetTest, HeadsOfRecordsHaveImagesThatAreAsShortAsOtherFeatures) {
   }
 }
 
+TEST_F(CocoDatasetTest, NamesAnImageThatIsMissing) {
+  write_small_coco(temp_.path());
+  for (const CocoImage& image : small_training_annotations().images) {
+    std::filesystem::remove(temp_.file("train2017/" + image.file_name));
+  }
+  EXPECT_THAT(refusal(ErrorCode::kNotFound),
+              HasSubstr("expected 3 images, such as 000000000070.jpg, got none of them among 0 names"));
+}
+
+TEST_F(CocoDatasetTest, ARecordThatCannotBeReadIsABadSample) {
+  formats::ExampleBuilder without_image;
+  without_image.add_bytes(formats::kImageSourceId, "71");
+  without_image.add_int64(formats::kImageHeight, 48);
+  without_image.add_int64(formats::kImageWidth, 64);
+  without_image.add_bytes_list("image/object/coco", std::vector<std::string>{"3 18 0 0 0 1 1 1"});
+  const std::string name = "coco_train-00000-of-00001";
+  write_records(name, {SchemaRecord().build(), without_image.build(), "no example"});
+  std::string content = files_.read_file(temp_.file(name));
+  content.at(content.size() - 5) = 'X';  // the last letter of the text, whose checksum is wrong then
+  write(name, content);
+  const auto set = open();
+  ASSERT_EQ(set->size(), 3);
+  EXPECT_TRUE(set->read(0).ok());
+  for (const int64_t bad : {1, 2}) {
+    const auto record = set->read(bad);
+    ASSERT_FALSE(record.ok()) << bad;
+    EXPECT_THAT(std::string(record.error().what()), HasSubstr(name + " at offset ")) << bad;
+  }
+}
+
+TEST_F(CocoDatasetTest, HeadsOfRecordsThatAreNoExamplesAreTheRecords) {
+  const std::string longer{'\x0A', 4, '\x0A', 100, 'a', 'b'};  // a feature of 100 bytes, of which there are two
+  write_records("x", {longer, "text"});
+  std::string content = files_.read_file(temp_.file("x"));
+  content.at(content.size() - 5) = 'X';
+  write("x", content);
+  const auto file = files_.open_read(temp_.file("x"));
+  const std::vector<formats::RecordSpan> spans = formats::index_tfrecord(*file);
+  ASSERT_EQ(spans.size(), 2U);
+  EXPECT_EQ(read_record_head(*file, spans[0]).value(), longer);
+  const auto damaged = read_record_head(*file, spans[1]);
+  ASSERT_FALSE(damaged.ok());
+  EXPECT_EQ(damaged.error().code(), ErrorCode::kCorruptData);
+}
+
 }  // namespace
 }  // namespace trainyard::data::coco_dataset_test

@@ -27,7 +27,7 @@ const char* short_name(Subset subset) {
 std::vector<std::string> annotated_years(core::FileSystem& files, const std::string& directory, Subset subset) {
   std::vector<std::string> years;
   const std::string folder = core::join_path(directory, "annotations");
-  if (!files.exists(folder) || !is_directory(files, folder)) return years;
+  if (!is_directory(files, folder)) return years;
   const std::string begin = fmt::format("{}{}", kPrefix, short_name(subset));
   for (const std::string& name : files.list(folder)) {
     if (!name.starts_with(begin) || !name.ends_with(kSuffix) || name.size() < begin.size() + kSuffix.size()) continue;
@@ -59,7 +59,7 @@ StoredCoco stored_json(const DatasetOptions& options, const std::vector<std::str
                                                    fmt::format("{}{}{}", kPrefix, subset, kSuffix))};
   for (const std::string& folder : {subset, core::join_path("images", subset)}) {
     stored.images = core::join_path(options.directory, folder);
-    if (files.exists(stored.images) && is_directory(files, stored.images)) return stored;
+    if (is_directory(files, stored.images)) return stored;
   }
   throw Error(ErrorCode::kNotFound, {.problem = "annotations have no folder of images",
                                      .where = stored.annotations,
@@ -72,7 +72,7 @@ StoredCoco stored_json(const DatasetOptions& options, const std::vector<std::str
 
 StoredCoco find_coco(const DatasetOptions& options) {
   core::FileSystem& files = *options.files;
-  if (options.shards.empty() && files.exists(options.directory) && is_directory(files, options.directory)) {
+  if (options.shards.empty() && is_directory(files, options.directory)) {
     require_finished(files, options.directory);
     const std::vector<std::string> years = annotated_years(files, options.directory, options.subset);
     if (!years.empty()) return stored_json(options, years);
@@ -104,7 +104,7 @@ StoredCoco find_coco(const DatasetOptions& options) {
 }
 
 bool holds_coco(core::FileSystem& files, const std::string& directory) {
-  if (!files.exists(directory) || !is_directory(files, directory)) return false;
+  if (!is_directory(files, directory)) return false;
   if (holds_annotations(files, directory)) return true;
   const std::vector<std::string> names = files.list(directory);
   return std::any_of(names.begin(), names.end(), [](const std::string& name) {

@@ -186,5 +186,11 @@ TEST_F(CocoShards, ManyRecordsKeepTheirOrder) {
   EXPECT_EQ(categories.back(), (CocoCategory{90, "toothbrush", ""}));
 }
 
+TEST(CocoRecords, ListsWithoutTheFirstSideHaveAnotherLength) {
+  ExampleBuilder example = image_of("70");
+  example.add_floats(formats::kImageBoxXMin, std::vector<float>{0.125F, 0});
+  EXPECT_THAT(refusal(example), HasSubstr("xmin has another length than its fellows: expected 0 values, got 2"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::coco_records_test

@@ -101,5 +101,13 @@ TEST_F(PlainDetections, WhatIsNoJsonIsRefused) {
   }
 }
 
+// More than is read at a time: what was read before is no list of all.
+TEST_F(PlainDetections, ALaterPartMayBeWrong) {
+  std::string text = "[";
+  while (text.size() < (size_t{9} << 20)) text += std::string(kOne) + ",";
+  EXPECT_NE(read(text + kOne + "]"), std::nullopt);
+  EXPECT_EQ(read(text + "{}]"), std::nullopt);
+}
+
 }  // namespace
 }  // namespace trainyard::data::plain_detections_test

@@ -10,6 +10,7 @@
 #include "trainyard/data/codecs/jpeg.h"
 #include "trainyard/data/codecs/png_writer.h"
 #include "trainyard/data/detection/ssd_transform.h"
+#include "trainyard/data/image/color.h"
 #include "trainyard/data/image/resize.h"
 #include "trainyard/data/testing/test_images.h"
 
@@ -281,6 +282,54 @@ TEST(SsdTransform, DecodesAtAPartOfTheSizeWhereThatIsAskedFor) {
   for (const bool training : {false, true}) {
     EXPECT_NE(made(training, training, !training), made(training, false, false)) << training;
     EXPECT_EQ(made(training, !training, training), made(training, false, false)) << training;
+  }
+}
+
+TEST(SsdDraw, AWindowHasAtLeastAPixel) {
+  const Record record{.bytes = encode_jpeg(flat_image(1, 1, 9)), .boxes = {{0, 0, 1, 1}}, .box_labels = {7}};
+  for (uint64_t seed = 0; seed < 20; ++seed) {
+    const SsdDraw draw = draw_ssd(ssd300_input(true), record, {.seed = seed}).value();
+    EXPECT_TRUE((draw.window == CropWindow{0, 0, 1, 1})) << seed;
+  }
+}
+
+TEST(SsdDraw, BoxesAreMirroredWithTheirImage) {
+  const Record record{.bytes = encode_jpeg(flat_image(20, 30, 9)), .boxes = {{0, 0, 1, 0.25F}}, .box_labels = {7}};
+  int mirrored = 0, kept = 0;
+  for (uint64_t seed = 0; seed < 300; ++seed) {
+    const SsdDraw draw = draw_ssd(ssd300_input(true), record, {.seed = seed}).value();
+    if (!(draw.window == CropWindow{0, 0, 20, 30})) continue;
+    ASSERT_EQ(draw.boxes.size(), 1U);
+    EXPECT_FLOAT_EQ(draw.boxes[0].xmin, draw.mirrored ? 0.75F : 0) << seed;
+    EXPECT_FLOAT_EQ(draw.boxes[0].xmax, draw.mirrored ? 1 : 0.25F) << seed;
+    EXPECT_FLOAT_EQ(draw.boxes[0].ymax, 1) << seed;
+    ++(draw.mirrored ? mirrored : kept);
+  }
+  EXPECT_GT(mirrored, 0);
+  EXPECT_GT(kept, 0);
+}
+
+TEST(SsdTransform, ChangesColoursAsTheyWereDrawn) {
+  const Record record{.bytes = encode_png(noisy_image(20, 30))};
+  TransformOptions options = ssd300_input(true);
+  options.set_size(20, 30);
+  options.random_part = false;
+  options.normalization = {.scale = {1 / 255.0F, 1 / 255.0F, 1 / 255.0F}, .shift = {0, 0, 0}};
+  TransformOptions plain = options;
+  plain.distortions = false;
+  constexpr int64_t kPixels = 20 * 30;
+  for (uint64_t seed = 0; seed < 5; ++seed) {
+    const SampleKey key{.seed = seed};
+    std::vector<float> out(size_t{3} * kPixels), expected(out.size());
+    transforms().get("coco")(options)->apply(record, key, out.data()).value();
+    transforms().get("coco")(plain)->apply(record, key, expected.data()).value();
+    const ColorDraw colors = draw_ssd(options, record, key).value().colors;
+    const ColorPlanes planes = ColorPlanes::of(expected.data(), kPixels);
+    adjust_brightness(planes, colors.brightness);
+    adjust_contrast(planes, colors.contrast);
+    adjust_saturation(planes, colors.saturation);
+    adjust_hue(planes, colors.hue);
+    for (size_t i = 0; i < out.size(); ++i) ASSERT_NEAR(out[i], expected[i], 1e-4) << seed << ' ' << i;
   }
 }
 

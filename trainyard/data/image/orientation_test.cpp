@@ -46,6 +46,20 @@ TEST(Orientation, WhatIsOutOfOrderIsAsStored) {
   }
 }
 
+// The directory says how many entries it has; bytes behind them are of something else.
+TEST(Orientation, IsThatOfAnEntryInTheDirectory) {
+  for (const bool big_endian : {false, true}) {
+    std::vector<std::byte> bytes = exif(6, big_endian);
+    const std::vector<std::byte> other = big_endian ? bytes_of({1, 0x10, 0, 3, 0, 0, 0, 1, 0, 5, 0, 0})
+                                                    : bytes_of({0x10, 1, 3, 0, 1, 0, 0, 0, 5, 0, 0, 0});
+    constexpr int kCount = 14, kFirstEntry = 16;
+    bytes.insert(bytes.begin() + kFirstEntry, other.begin(), other.end());
+    EXPECT_EQ(exif_orientation(bytes), 1) << big_endian;
+    bytes[big_endian ? kCount + 1 : kCount] = std::byte{2};
+    EXPECT_EQ(exif_orientation(bytes), 6) << big_endian;
+  }
+}
+
 // EXIF 2.3: the stored row 0 is the visual ... side, the stored column 0 the visual ... side.
 TEST(Orientation, SidesAreWhereTheStandardSays) {
   Image stored{.height = 2, .width = 3};

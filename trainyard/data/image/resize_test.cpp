@@ -126,6 +126,26 @@ TEST(Resize, WindowIsPartOfTheWhole) {
   }
 }
 
+// Areas are averages as they are, and the nearest pixel is one pixel.
+TEST(Resize, AntialiasingIsOfSmoothMethodsAlone) {
+  const Image image = noisy_image(20, 30);
+  for (const ImageSize size : {ImageSize{7, 9}, ImageSize{33, 41}}) {
+    for (const ResizeMethod method : kMethods) {
+      const auto resized = [&](bool antialias) {
+        std::vector<float> out(size_t{3} * size.height * size.width);
+        resize(image, size, {0, 0, size.height, size.width}, {.method = method, .antialias = antialias}, out.data());
+        return out;
+      };
+      const bool smooth = method == ResizeMethod::kBilinear || method == ResizeMethod::kBicubic;
+      if (!smooth) {
+        EXPECT_EQ(resized(true), resized(false)) << static_cast<int>(method);
+      } else if (size.height < image.height) {
+        EXPECT_NE(resized(true), resized(false)) << static_cast<int>(method);
+      }
+    }
+  }
+}
+
 TEST(Resize, KnownNumbers) {
   // Two pixels to four: TensorFlow 1 gives 0, 50, 100, 100; half-pixel centres would give 0, 25, 75, 100.
   const Image image{.height = 1, .width = 2, .pixels = {0, 0, 0, 100, 100, 100}};

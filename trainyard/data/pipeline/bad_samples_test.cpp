@@ -240,6 +240,28 @@ TEST(BadSamples, TheRunFailsWhenTheBudgetIsUsedUp) {
   }
 }
 
+// Two of 40 are allowed, and the third one ends the run: the bad samples behind it are not tried.
+TEST(BadSamples, NoMoreAreTriedThanEndTheRun) {
+  PipelineOptions in_order = options(OnBadSample::kSkip, 0.05);
+  in_order.order.shuffle = false;
+  auto pipeline = pipeline_of(in_order, {4, 5, 6, 7, 8});
+  EXPECT_EQ(core::code_of([&] { pipeline->next(); }), ErrorCode::kCorruptData);
+  EXPECT_EQ(pipeline->bad_samples(), 3);
+}
+
+// The first sample is bad, so that each place holds the one that is in its stead.
+TEST(BadSamples, ACachedSampleIsNamedByTheOneThatWasRead) {
+  PipelineOptions cached = options(OnBadSample::kSkip);
+  cached.repeat_cached_sample = true;
+  auto pipeline = pipeline_of(cached, {0});
+  const std::vector<Batch> batches = pipeline->next();
+  ASSERT_EQ(batches.size(), 1U);
+  const int64_t label = batches[0].labels().const_data_ptr<int64_t>()[0];
+  EXPECT_NE(label, 0);
+  EXPECT_EQ(batches[0].sample_indices, std::vector<int64_t>(8, label));
+  EXPECT_EQ(pipeline->bad_samples(), 1);
+}
+
 TEST(BadSamples, TheBudgetOfSmallSets) {
   EXPECT_EQ(BadSampleOptions().allowed(1281167), 128);
   EXPECT_EQ((BadSampleOptions{.budget = 0.0001}.allowed(300)), 1);

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <set>
 #include <thread>
 #include <vector>
@@ -41,6 +42,16 @@ class SpoiledDataset : public NumberDataset {
  private:
   bool spoiled_;
   int delay_ms_;
+};
+
+class CountingDataset : public NumberDataset {
+ public:
+  using NumberDataset::NumberDataset;
+  core::Result<Record> read(int64_t index) const override {
+    ++reads;
+    return NumberDataset::read(index);
+  }
+  mutable std::atomic<int> reads{0};
 };
 
 // Writes all that a sample depends on into its image: label, epoch, sample, place.
@@ -349,21 +360,57 @@ TEST(Pipeline, StopWakesNextAndEndsSoon) {
 }
 
 TEST(Pipeline, RepeatedCachedSampleIsReadOnce) {
-  class Counting : public NumberDataset {
+  auto dataset = std::make_shared<CountingDataset>(10);
+  PipelineOptions options = small_options();
+  options.repeat_cached_sample = true;
+  options.label_offset = 3;
+  Pipeline pipeline(dataset, std::make_shared<KeyTransform>(), options);
+  for (int i = 0; i < 5; ++i) EXPECT_THAT(next_labels(pipeline), ::testing::Each(3));
+  EXPECT_EQ(dataset->reads, 1);
+}
+
+TEST(Pipeline, HasTheThreadsThatAreAskedForAtEveryBatch) {
+  class ReadByThreads : public NumberDataset {
    public:
     using NumberDataset::NumberDataset;
     core::Result<Record> read(int64_t index) const override {
-      ++reads;
+      {
+        const std::lock_guard lock(mutex_);
+        threads_.insert(std::this_thread::get_id());
+      }
       return NumberDataset::read(index);
     }
-    mutable std::atomic<int> reads{0};
+    size_t threads() const {
+      const std::lock_guard lock(mutex_);
+      return threads_.size();
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    mutable std::set<std::thread::id> threads_;
   };
-  auto dataset = std::make_shared<Counting>(10);
+  const auto dataset = std::make_shared<ReadByThreads>(1000);
+  Pipeline pipeline(dataset, std::make_shared<KeyTransform>(), small_options());
+  for (int i = 0; i < 50; ++i) pipeline.next();
+  EXPECT_LE(dataset->threads(), 2U);
+}
+
+// The memory of the second replica's images is missing: nothing is read into that of the first one.
+TEST(Pipeline, ABatchWithoutAllItsMemoryIsNotMade) {
+  const auto dataset = std::make_shared<CountingDataset>(100);
   PipelineOptions options = small_options();
-  options.repeat_cached_sample = true;
+  options.local_replicas = options.total_replicas = 2;
+  options.prefetch_batches = 1;
+  std::atomic<int> asked = 0;
+  options.allocate = [&asked](at::IntArrayRef sizes, at::ScalarType dtype) {
+    if (++asked > 6) throw Error(ErrorCode::kNoSpace, "no memory for a batch");
+    return at::empty(sizes, dtype);
+  };
   Pipeline pipeline(dataset, std::make_shared<KeyTransform>(), options);
-  for (int i = 0; i < 5; ++i) EXPECT_THAT(next_labels(pipeline), ::testing::Each(0));
-  EXPECT_EQ(dataset->reads, 1);
+  EXPECT_EQ(pipeline.next().size(), 2U);
+  EXPECT_EQ(core::message_of([&] { pipeline.next(); }, ErrorCode::kNoSpace), "no memory for a batch");
+  EXPECT_EQ(dataset->reads, 16);
+  EXPECT_EQ(pipeline.position(), (Position{0, 16}));
 }
 
 TEST(Pipeline, LabelOffset) {
@@ -390,6 +437,19 @@ TEST(Pipeline, SavesThePlaceOfTheConsumerNotOfTheWorkers) {
   auto resumed = make_pipeline(50, small_options());
   resumed->load(state);
   EXPECT_EQ(content(resumed->next()), expected);
+}
+
+// The run that has saved them compared the class names in its records.
+TEST(Pipeline, SavedClassNamesAreLeftAloneWhereNoneAreCompared) {
+  const auto pipeline = make_pipeline(50, small_options());
+  pipeline->next();
+  core::MemoryState state;
+  pipeline->save(state);
+  state.text("label_texts", "7 seven\n");
+  const auto resumed = make_pipeline(50, small_options());
+  resumed->load(state);
+  EXPECT_EQ(resumed->position(), (Position{0, 8}));
+  EXPECT_EQ(content(resumed->next()), content(pipeline->next()));
 }
 
 TEST(Pipeline, BatchesLieInTheMemoryThatItIsGiven) {
@@ -475,6 +535,8 @@ TEST(Pipeline, OptionsOutOfRangeAreTold) {
               o.mix.mixup_alpha = 1;
             }),
             begin + "label_set_size is out of range: expected 0, because images of one label are mixed, got 3");
+  EXPECT_EQ(refusal([](PipelineOptions& o) { o.mix.mixup_alpha = -1; }),
+            "mixup_alpha is out of range: expected 0 or more, got -1");
   EXPECT_EQ(refusal([](PipelineOptions& o) { o.worker_threads = 0; }),
             begin + "worker_threads is out of range: expected at least 1, got 0");
   EXPECT_EQ(refusal([](PipelineOptions& o) { o.prefetch_batches = 0; }),
@@ -558,6 +620,14 @@ TEST(Pipeline, TransformsOfEpochsMakeImagesOfOneKind) {
    private:
     std::vector<SampleTensor> targets_;
   };
+  class OfSize : public KeyTransform {
+   public:
+    explicit OfSize(ImageSize size) : size_(size) {}
+    ImageSize size() const override { return size_; }
+
+   private:
+    ImageSize size_;
+  };
   const auto refusal = [](const std::shared_ptr<const Transform>& transform, bool cached = false) {
     PipelineOptions options = small_options();
     options.transforms_by_epoch = {{.from_epoch = 2, .transform = transform}};
@@ -571,6 +641,11 @@ TEST(Pipeline, TransformsOfEpochsMakeImagesOfOneKind) {
     EXPECT_THAT(refusal(std::make_shared<OfForm>(other)),
                 core::Says("images of an epoch have another form: the images from epoch 2 on"));
   }
+  constexpr int kTooLong = 1'048'577;
+  EXPECT_EQ(refusal(std::make_shared<OfSize>(ImageSize{kTooLong, 3})),
+            "pipeline option height is out of range: expected at most 1048576 pixels, got 1048577");
+  EXPECT_EQ(refusal(std::make_shared<OfSize>(ImageSize{3, kTooLong})),
+            "pipeline option width is out of range: expected at most 1048576 pixels, got 1048577");
   EXPECT_THAT(refusal(std::make_shared<WithTargets>()),
               core::Says("images of an epoch have other targets: the images from epoch 2 on"));
   EXPECT_THAT(refusal(std::make_shared<KeyTransform>(), true),

@@ -156,6 +156,8 @@ TEST_F(Folder, WhatCannotBeIsSaid) {
   EXPECT_THAT(core::message_of([&] { open_folder(root_, {.replicas = 2, .total_replicas = 1}); }),
               HasSubstr("the number of all replicas"));
   const auto problem = [](const FolderOptions& options) { return core::message_of([&] { options.validate(); }); };
+  EXPECT_THAT(problem({.division = {.validation = 1.5}}),
+              HasSubstr("part of the images for validation is out of range"));
   EXPECT_THAT(problem({.replicas = 0}), core::Says("the number of replicas", "expected at least 1, got 0"));
   EXPECT_THAT(problem({.first_replica = -1}), core::Says("the first replica", "expected at least 0, got -1"));
   EXPECT_THAT(problem({.worker_threads = -1}), core::Says("worker threads", "expected at least 0, got -1"));

@@ -1,5 +1,8 @@
 #include "trainyard/data/sources/function_source.h"
 
+#include <chrono>
+#include <thread>
+
 #include <ATen/ops/full.h>
 #include <gtest/gtest.h>
 
@@ -74,6 +77,26 @@ TEST(FunctionSource, SaysWhichNumberIsTooSmall) {
   EXPECT_THAT(message({.replicas = -1}), core::Says("the number of replicas", "expected at least 1, got -1"));
   EXPECT_THAT(message({.batch_size = -2}), core::Says("the batch size", "expected at least 1, got -2"));
   EXPECT_THAT(message({.batches_per_epoch = -3}), core::Says("batches in an epoch", "expected at least 0, got -3"));
+}
+
+TEST(FunctionSource, AnEpochMayHaveOneBatch) {
+  FunctionSource source(told, {.batch_size = 3, .batches_per_epoch = 1});
+  EXPECT_EQ(places(source, 3), (std::vector<int64_t>{0, 100, 200}));
+  EXPECT_EQ(source.position(), (Position{3, 0}));
+}
+
+TEST(FunctionSource, CountsTheSecondsThatItWaited) {
+  const auto slow = [](const BatchPlace& place) {
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    return told(place);
+  };
+  FunctionSource source(slow, {.batch_size = 3});
+  EXPECT_EQ(source.waited_seconds(), 0);
+  source.next();
+  const double once = source.waited_seconds();
+  EXPECT_GE(once, 0.02);
+  source.next();
+  EXPECT_GE(source.waited_seconds(), once + 0.02);
 }
 
 }  // namespace

@@ -124,5 +124,18 @@ TEST(CaptionedSheet, SaysWhatDoesNotFit) {
   EXPECT_EQ(message({{plain(20, 20, 0), {}}}, 20), "no error");
 }
 
+TEST(CaptionedSheet, ThumbnailsAreTheWholeImage) {
+  Image image = plain(100, 300, 200);
+  for (int y = 50; y < 100; ++y) {
+    for (int x = 0; x < 3 * 150; ++x) image.pixels[static_cast<size_t>(3 * 300 * y + x)] = 10;
+  }
+  const Image small = thumbnail(image, 60);
+  ASSERT_EQ(small.pixels.size(), size_t{3} * 20 * 60);
+  const auto at = [&](int y, int x) { return small.pixels[3 * (static_cast<size_t>(y) * 60 + x)]; };
+  for (const int x : {0, 25, 35, 59}) {
+    for (const int y : {0, 8, 12, 19}) EXPECT_EQ(at(y, x), y > 10 && x < 30 ? 10 : 200) << y << ' ' << x;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::data::captioned_sheet_test

@@ -36,6 +36,8 @@ TEST_F(ClassNamesFile, MayHaveTheLineBreaksOfWindows) {
     write("classnames.txt", content);
     EXPECT_THAT(read_class_names(files_, temp_.path()), ElementsAre("b", "a"));
   }
+  write("classnames.txt", "a\rb\r\nc\r\n");
+  EXPECT_THAT(read_class_names(files_, temp_.path()), ElementsAre("a\rb", "c")) << "a return within a name";
   const Names names = {"return\r", "none"};
   write_class_names(files_, temp_.path(), names);
   EXPECT_EQ(read_class_names(files_, temp_.path()), names);

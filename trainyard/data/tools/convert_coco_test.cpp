@@ -240,5 +240,21 @@ TEST_F(ConvertCoco, ContactSheetsShowBoxes) {
   EXPECT_NE(picture.pixels[3 * (5 * 20 + 5)], 9);
 }
 
+TEST_F(ConvertCoco, EndsWhereItIsStopped) {
+  write_small_coco(temp_.file("from"));
+  core::StopSource stop;
+  stop.request_stop(core::StopReason::kRequested, "enough");
+  for (const char* to : {"tfrecord", "coco"}) {
+    EXPECT_EQ(
+        core::code_of([&] {
+          convert_dataset(
+              {.name = "coco", .from = temp_.file("from"), .output = temp_.file(to), .to = to, .stop = stop.token()});
+        }),
+        ErrorCode::kCancelled)
+        << to;
+    EXPECT_FALSE(files_.exists(temp_.file(to))) << to;
+  }
+}
+
 }  // namespace
 }  // namespace trainyard::data::convert_coco_test

@@ -57,5 +57,10 @@ TEST(ConvertedClasses, WithoutAListAreThoseOfTheSamples) {
   EXPECT_THAT(none.folder_names(), IsEmpty());
 }
 
+TEST(ConvertedClasses, AllFoldersOfOneNameGetTheirNumbers) {
+  const ConvertedClasses classes({"crane", "crane", "ant", "crane"}, 4);
+  EXPECT_THAT(classes.folder_names(), ElementsAre("crane 00000", "crane 00001", "ant", "crane 00003"));
+}
+
 }  // namespace
 }  // namespace trainyard::data::converted_classes_test

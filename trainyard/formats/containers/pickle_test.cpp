@@ -73,7 +73,14 @@ TEST(Pickle, OtherInstructionsAreRefusedByNameAndOffset) {
     EXPECT_EQ(error.detail().problem, "pickle has an instruction that no CIFAR-10 batch needs") << int{opcode};
     EXPECT_EQ(error.detail().where, "offset 3");
   }
-  EXPECT_EQ(error_of("i").detail().actual, "opcode 0x69 ('i')");
+  for (const auto& [opcode, shown] : {std::pair("i", "0x69 ('i')"),
+                                      {" ", "0x20 (' ')"},
+                                      {"~", "0x7e ('~')"},
+                                      {"\x1f", "0x1f ('?')"},
+                                      {"\x7f", "0x7f ('?')"},
+                                      {"\x81", "0x81 ('?')"}}) {
+    EXPECT_EQ(error_of(opcode).detail().actual, std::string("opcode ") + shown);
+  }
 }
 
 TEST(Pickle, FunctionsAreOnlyCalledAsArraysDo) {
@@ -86,6 +93,7 @@ TEST(Pickle, FunctionsAreOnlyCalledAsArraysDo) {
            "c_codecs\nencode\nX\1\0\0\0aX\4\0\0\0utf8\x86R."s,               // another encoding
            "c_codecs\nencode\nX\3\0\0\0\xe2\x82\xacX\6\0\0\0latin1\x86R."s,  // a euro sign
            "cnumpy.core.multiarray\n_reconstruct\n)R."s,
+           "cnumpy.core.multiarray\n_reconstruct\ncnumpy\ndtype\nK\0\x85U\1b\x87R."s,  // of another class
            "cnumpy.core.numeric\n_frombuffer\n(C\0"
            "C\0)C\1FtR."s,  // Fortran order
            "]K\1b."s,       // state that is no tuple
@@ -204,6 +212,14 @@ TEST(Pickle, TheLastValueOfAKeyCounts) {
   const Pickle pickle = Pickle::parse(content);
   EXPECT_EQ(pickle.root().find("a")->integer, 3);
   EXPECT_EQ(pickle.root().find("b")->integer, 2);
+}
+
+TEST(Pickle, ADictionaryAloneHasKeys) {
+  for (const std::string& content : {"\x80\x02](U\1aK\1e."s, "\x80\x02U\1aK\1\x86."s}) {
+    const Pickle pickle = Pickle::parse(content);
+    ASSERT_EQ(pickle.root().items.size(), 2U);
+    EXPECT_EQ(pickle.root().find("a"), nullptr);
+  }
 }
 
 TEST(Pickle, SaysWhatItTakesAndWhatIsThere) {

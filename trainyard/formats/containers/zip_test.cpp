@@ -107,6 +107,9 @@ TEST(Zip, FindsMembersByZip64RecordsAndWithout) {
   EXPECT_EQ(members_of(archive_of_64({false, false, true})), both);
   EXPECT_EQ(members_of(archive_of_64({}, false)), both) << "a small directory of large members";
   EXPECT_TRUE(looks_like_zip(MemoryFile(archive_of_64({}))));
+  EXPECT_TRUE(looks_like_zip(MemoryFile("PK\3\4")));
+  EXPECT_FALSE(looks_like_zip(MemoryFile("PK\3")));
+  EXPECT_FALSE(looks_like_zip(MemoryFile("PK\3\5")));
   EXPECT_FALSE(looks_like_zip(MemoryFile(std::string("PK"))));
 }
 

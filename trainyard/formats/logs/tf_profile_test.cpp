@@ -36,7 +36,7 @@ TEST(TfProfile, StepsStandAtTheEnd) {
 // Field numbers of tfprof_log.proto.
 TEST(TfProfile, WritesEachNodeWithItsInputsAndItsRunsByStepAndDevice) {
   TfProfile profile = two_nodes();
-  TfProfileNode sum{.id = 9, .name = "sum", .op = "add", .inputs = {1, 0}, .shape = {2}, .device = "cpu"};
+  TfProfileNode sum{.id = 9, .name = "sum ~\x7f", .op = "add", .inputs = {1, 0}, .shape = {2}, .device = "cpu"};
   sum.float_ops = 5;
   sum.executions[7] = {{"cpu", 200, 10}, {"cpu", 100, 5}};
   sum.executions[6] = sum.executions[8] = {};
@@ -71,7 +71,7 @@ TEST(TfProfile, WritesEachNodeWithItsInputsAndItsRunsByStepAndDevice) {
                 "1.2.12.2.5.1: '" +
                 device + "0'\n1.2.12.2.5.2.1.1: 1700000000001000 20\n1.2.12.2.6: '" + device +
                 "0'\n1.2.13: 1\n"
-                "1.1: 9\n1.2.1: 'sum'\n1.2.2.1: 0\n1.2.2.2: 1\n1.2.2.1: 1\n1.2.2.2: 0\n1.2.4: 2\n1.2.5: 'add'\n"
+                "1.1: 9\n1.2.1: 'sum ~?'\n1.2.2.1: 0\n1.2.2.2: 1\n1.2.2.1: 1\n1.2.2.2: 0\n1.2.4: 2\n1.2.5: 'add'\n"
                 "1.2.6: 'cpu'\n1.2.8: 5\n1.2.9: 'add'\n"
                 "1.2.12.1: 7\n1.2.12.2.1: 2\n1.2.12.2.2: 100\n1.2.12.2.3: 210\n1.2.12.2.5.1: 'cpu'\n"
                 "1.2.12.2.5.2.1.1: 200 10\n1.2.12.2.5.2.1.1: 100 5\n1.2.12.2.6: 'cpu'\n1.2.13: 9\n"

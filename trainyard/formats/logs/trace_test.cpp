@@ -50,6 +50,19 @@ TEST(ChromeTrace, HoldsProcessThreadsAndEvents) {
   EXPECT_EQ(events[1]["args"], (Json{{"kernel", "3x3\n\xc3\xa9"}, {"flops", int64_t{1} << 40}}));
 }
 
+TEST(ChromeTrace, KeepsTheOrderOfEventsWithTheSameTimes) {
+  std::vector<TraceEvent> given;
+  for (const char* const name : {"a", "b", "c"}) {
+    given.push_back({.name = name, .category = "step", .begin_ns = 5000, .duration_ns = 7000});
+  }
+  const Json json = Json::parse(chrome_trace({.process = "p", .tracks = {{"t", given}}}));
+  std::string names;
+  for (const Json& event : json["traceEvents"]) {
+    if (event["ph"] == "X") names += event["name"].get<std::string>();
+  }
+  EXPECT_EQ(names, "abc");
+}
+
 TEST(ChromeTrace, KeepsNanosecondsOfALongRun) {
   constexpr int64_t kDay = int64_t{24} * 3600 * 1'000'000'000;
   const Json json = Json::parse(
@@ -107,7 +120,7 @@ TEST(ChromeTrace, HoldsDevicesAsProcessesAndFlowsBetweenTracks) {
 
 TEST(ChromeTrace, NumbersProcessesTracksAndFlows) {
   Trace trace = device_trace();
-  trace.flows.push_back({"launch", 0, 1, 1300, 2100});
+  trace.flows.push_back({"launch", 2, 0, 1300, 2100});
   const Json json = Json::parse(chrome_trace(trace));
   Json processes = Json::array(), orders = Json::array(), flows = Json::array();
   for (const Json& event : json["traceEvents"]) {
@@ -115,11 +128,14 @@ TEST(ChromeTrace, NumbersProcessesTracksAndFlows) {
     if (event["name"] == "thread_sort_index") {
       orders.push_back({event["pid"], event["tid"], event["args"]["sort_index"]});
     }
-    if (event["ph"] == "s" || event["ph"] == "f") flows.push_back({event["ph"], event["id"], event["ts"]});
+    if (event["ph"] == "s" || event["ph"] == "f") {
+      flows.push_back({event["ph"], event["id"], event["pid"], event["tid"], event["ts"]});
+    }
   }
   EXPECT_EQ(processes, Json::parse(R"([[1, 0, "trainyard"], [2, 0, "GPU:1"], [3, 0, "GPU:0"]])"));
   EXPECT_EQ(orders, Json::parse("[[1, 0, 0], [2, 1, 1], [2, 2, 2], [3, 3, 3]]"));
-  EXPECT_EQ(flows, Json::parse(R"([["s", 0, 1.2], ["f", 0, 2.0], ["s", 1, 1.3], ["f", 1, 2.1]])"));
+  EXPECT_EQ(flows, Json::parse(R"([["s", 0, 1, 0, 1.2], ["f", 0, 2, 1, 2.0], )"
+                               R"(["s", 1, 2, 2, 1.3], ["f", 1, 1, 0, 2.1]])"));
 }
 
 TEST(StepStats, WritesEachEventWithItsThreadAndTimes) {

@@ -256,6 +256,7 @@ TEST(Npy, SaysWhatAHeaderLacksAndWhere) {
                {"{'a\tb': 1" + std::string(20, 'x'), 7, "a key of descr, fortran_order and shape",
                 "\" 1" + std::string(18, 'x') + "\""},
                {"\t{}", 0, "'{'", "\"?{}\""},
+               {"\xff~ \x7f", 0, "'{'", "\"?~ ?\""},
                {whole, whole.size() - 1, "the end of the header", "\"x\""},
                {part, part.size(), "descr, fortran_order and shape", "its end"}};
   for (const auto& each : cases) {

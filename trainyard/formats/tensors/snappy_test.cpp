@@ -60,6 +60,7 @@ TEST(Snappy, RefusesWhatIsMalformed) {
 TEST(Snappy, SaysWhereTheBytesAreMalformed) {
   const auto place = [](const std::string& compressed) { return decompress_snappy(compressed).error().detail().where; };
   EXPECT_EQ(place(""), "offset 0 of a Snappy block");
+  EXPECT_EQ(place("\xff\xff\xff\xff\x0f\x00"s), "offset 0 of a Snappy block");
   EXPECT_EQ(place("\x04\x0cwxy"), "offset 2 of a Snappy block");
   EXPECT_EQ(place("\x03\x0cwxyz"), "offset 2 of a Snappy block");
   EXPECT_EQ(place("\x05\x0cwxyz"), "offset 6 of a Snappy block");

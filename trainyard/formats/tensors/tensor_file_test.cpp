@@ -328,6 +328,39 @@ TEST(Safetensors, SaysWhichTensorIsWrongByHowMuch) {
   EXPECT_THAT(problem(longer.substr(0, 7)), core::Says("too short for a safetensors header"));
 }
 
+TEST(Safetensors, NamesTheTensorWhoseEntryIsMalformed) {
+  const auto problem = [](const std::string& header) {
+    return core::message_of([&] { read_safetensors_header(MemoryFile(safetensors_of(header, ""))); },
+                            core::ErrorCode::kCorruptData);
+  };
+  const std::string of_a = ": memory, tensor 'a'",
+                    remedy =
+                        "; a weights file is safetensors or a state dict that torch.save wrote; get or write it "
+                        "again";
+  for (const char* const type : {"[]", "[\"U8\"]", "[1]"}) {
+    EXPECT_EQ(problem(fmt::format(R"({{"a":{{"dtype":{}}}}})", type)),
+              "safetensors header holds a malformed entry" + of_a + remedy)
+        << type;
+  }
+  EXPECT_EQ(problem(R"({"a":{"shape":[0],"data_offsets":[0,0],"dtype":"U8"},"__metadata__":{"n":[1]}})"),
+            "safetensors header is nested too deeply: memory, tensor '__metadata__'" + remedy);
+  // As much of a text as a line shows.
+  const std::string text(41, 'x'), shown = "got \"" + text.substr(1) + "\"" + remedy;
+  EXPECT_EQ(problem(fmt::format(R"({{"a":{{"dtype":"{}"}}}})", text)),
+            "tensor of an unknown type" + of_a + ": expected BOOL, U8, I8 to I64, F16, BF16, F32 or F64, " + shown);
+  EXPECT_EQ(problem(fmt::format(R"({{"a":{{"shape":["{}"]}}}})", text)),
+            "safetensors header holds an impossible number" + of_a + ": expected a whole number up to 2^53, " + shown);
+}
+
+TEST(Safetensors, AHeaderIsOneWholeObject) {
+  for (const std::string header : {"", "{", "{\"a\":", "{\"a\"", "{} x", "{}}", "{},"}) {
+    EXPECT_THAT(core::message_of([&] { read_safetensors_header(MemoryFile(safetensors_of(header, ""))); },
+                                 core::ErrorCode::kCorruptData),
+                ::testing::StartsWith("file does not begin with a safetensors header: memory"))
+        << header;
+  }
+}
+
 // Headers name tensors in any order, and an empty one lies where the next begins.
 TEST(Safetensors, GivesTensorsInTheOrderOfTheirPlaces) {
   const std::string header =
@@ -489,6 +522,8 @@ TEST(TensorFile, ShapesEndWhereTheirBytesCannotBeCounted) {
               core::Says("does not lie inside", "expected 4611686018427387904 bytes of float32 [2], got 16"));
   EXPECT_THAT(problem({2}, {kMost}), core::Says("impossible shape", "got float32 [2]"));
   EXPECT_THAT(problem({2}, {-1}), core::Says("impossible shape", "got float32 [2]"));
+  EXPECT_THAT(problem({0, kMost + 1}, {0, 0}), core::Says("impossible shape", "got float32 [0, 1152921504606846977]"))
+      << "an empty one";
 }
 
 TEST(TensorFile, StateDictsOfOldVersionsAreKnownByFourBytes) {
@@ -592,6 +627,7 @@ class HugeFile : public core::ReadableFile {
 };
 
 TEST(Safetensors, HeadersHaveAtMost100Megabytes) {
+  EXPECT_THROW(read_safetensors_header(HugeFile(100'000'000)), std::logic_error) << "the longest is read";
   EXPECT_THAT(
       core::message_of([] { read_safetensors_header(HugeFile(100'000'001)); }, core::ErrorCode::kCorruptData),
       ::testing::StartsWith("safetensors header is longer than its file: huge: expected at most 100000000 bytes, "

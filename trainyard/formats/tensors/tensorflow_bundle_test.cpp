@@ -326,6 +326,9 @@ TEST(TensorFlowBundle, PartsCoverTheirVariableOnce) {
   const auto key = [](const BundleSlice& slice) { return bundle_slice_key("a", slice); };
   EXPECT_EQ(problem({first, second}, {{key(first), low}, {key(second), high}}), "");
   EXPECT_EQ(problem({both}, {{key(both), wide}}), "");
+  const MadeEntry elsewhere{.shape = {2}, .shard = 9, .offset = -1, .size = 100, .slices = {both}};
+  EXPECT_EQ(problem_of({{"", kHeader}, {key(both), encode(wide)}, {"a", encode(elsewhere)}}), "")
+      << "the place of the whole, whose parts have theirs, does not count";
   EXPECT_THAT(problem({first}, {{key(first), low}}),
               core::Says("does not lie inside its data", "expected 8 bytes of float32 [2], got 4"));
   EXPECT_THAT(problem({first, both}, {{key(both), wide}, {key(first), low}}),
@@ -619,6 +622,31 @@ TEST(Sstable, BlocksLieInFrontOfTheFooter) {
   EXPECT_EQ(problem(38, 0), outside(38, "expected 0 bytes at most, got 0 and 5"));
 }
 
+TEST(Sstable, KeysAreInOrderFromBlockToBlock) {
+  // What is said of a table of two blocks with one key each.
+  const auto problem = [](const std::string& first_key, const std::string& second_key) {
+    const std::string first = block_of({{first_key, "1"}}), second = block_of({{second_key, "2"}});
+    std::string table = with_trailer(first);
+    const std::string index = block_of(
+        {{"x", varint_of(0) + varint_of(first.size())}, {"y", varint_of(table.size()) + varint_of(second.size())}});
+    table += with_trailer(second);
+    std::string footer = varint_of(0) + varint_of(0) + varint_of(table.size()) + varint_of(index.size());
+    footer.resize(40);
+    append_little_endian<uint64_t>(footer, 0xdb4775248b80fb57U);
+    table += with_trailer(index) + footer;
+    return core::message_of([&] { read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {}); },
+                            core::ErrorCode::kCorruptData);
+  };
+  EXPECT_EQ(problem("b", "c"), "no error");
+  EXPECT_EQ(problem("", "a"), "no error") << "the empty key, which has none in front";
+  for (const std::string second : {"a", "b"}) {
+    EXPECT_EQ(problem("b", second),
+              "the keys of the table are out of order: memory at offset 18; copy the file again, or take another "
+              "checkpoint")
+        << second;
+  }
+}
+
 TEST(Sstable, SaysWhereItIsMalformed) {
   const auto problem = [](const std::string& table) {
     return core::message_of([&] { read_sstable(MemoryFile(table), [](std::string_view, std::string_view) {}); },
@@ -644,8 +672,9 @@ TEST(TensorFlowBundle, NothingIsReadBehindItsFiles) {
   const MadeEntry entry{.shape = {1}, .size = 4, .numbers = kFour};
   const TensorFlowCheckpoint checkpoint = open({{".index", table_of({{"", kHeader}, {"a", encode(entry)}})},
                                                 {".data-00000-of-00001", std::string(12, 'n') + "last"}});
-  const auto read_at = [&](uint64_t offset) {
+  const auto read_at = [&](uint64_t offset, TensorType type = TensorType::kFloat32) {
     StoredTensor tensor = checkpoint.tensors.tensors().at(0);
+    tensor.type = type;
     tensor.offset = offset;
     std::string bytes;
     const std::string problem =
@@ -656,6 +685,10 @@ TEST(TensorFlowBundle, NothingIsReadBehindItsFiles) {
   EXPECT_EQ(read_at(12), "last");
   for (const uint64_t offset : {uint64_t{13}, uint64_t{16}, uint64_t{17}, ~uint64_t{0}}) {
     EXPECT_EQ(read_at(offset), "file ends too early: memory") << offset;
+  }
+  EXPECT_EQ(read_at(15, TensorType::kUint8), "t");
+  for (const uint64_t offset : {uint64_t{16}, uint64_t{17}, ~uint64_t{0}}) {
+    EXPECT_EQ(read_at(offset, TensorType::kUint8), "file ends too early: memory") << offset;
   }
 }
 

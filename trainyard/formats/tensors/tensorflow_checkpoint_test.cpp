@@ -9,6 +9,7 @@
 #include "trainyard/core/testing/error.h"
 #include "trainyard/core/testing/temp_dir.h"
 #include "trainyard/formats/tensors/tensor_file.h"
+#include "trainyard/formats/testing/working_directory.h"
 
 namespace trainyard::formats::tensorflow_checkpoint_test {
 namespace {
@@ -53,7 +54,7 @@ TEST_F(TensorFlowCheckpoint, IsKnownByTheNamesOfItsFiles) {
 
 TEST_F(TensorFlowCheckpoint, IsNotWhatOtherProgramsWrite) {
   for (const char* name : {"faiss.index", "notes.meta", "part.data-0-of-1", "checkpoint.pth", ".index", "my_checkpoint",
-                           ".data-00000-of-00001", "metrics.jsonl"}) {
+                           ".data-00000-of-00001", "metrics.jsonl", "model.ckpt-12.safetensors"}) {
     write(name);
   }
   core::local_file_system().make_directories(temp_.file("model.ckpt-7.index"));
@@ -61,9 +62,12 @@ TEST_F(TensorFlowCheckpoint, IsNotWhatOtherProgramsWrite) {
   EXPECT_THAT(tensorflow_checkpoint_files(temp_.path()), IsEmpty());
   EXPECT_THAT(tensorflow_checkpoint_files(temp_.file("folder")), IsEmpty());
   EXPECT_THAT(tensorflow_checkpoint_files(temp_.file("nowhere")), IsEmpty());
-  for (const char* path : {"", "folder", "nowhere", "checkpoint.pth", "metrics.jsonl", "faiss.index"}) {
-    EXPECT_EQ(refusal(*path == '\0' ? "" : temp_.file(path)), "") << path;
+  for (const char* path :
+       {"folder", "nowhere", "checkpoint.pth", "metrics.jsonl", "faiss.index", "model.ckpt-12.safetensors"}) {
+    EXPECT_EQ(refusal(temp_.file(path)), "") << path;
   }
+  const WorkingDirectory here(temp_.path());
+  EXPECT_EQ(refusal(""), "") << "no path, next to a file \".index\"";
 }
 
 TEST_F(TensorFlowCheckpoint, IsRefusedByTheNameThatTensorFlowGivesIt) {
@@ -109,6 +113,8 @@ TEST_F(TensorFlowCheckpoint, TheTextSaysWhichOneAFolderMeans) {
             "model.ckpt-5");
   EXPECT_EQ(with_text("all_model_checkpoint_paths: \"model.ckpt-5\"\r\n  model_checkpoint_path : 'model.ckpt-7'"),
             "model.ckpt-7");
+  EXPECT_EQ(with_text("model_checkpoint_path:'model.ckpt-7'\r\n"), "model.ckpt-7");
+  EXPECT_EQ(with_text("model_checkpoint_path:\"model.ckpt-5\"\r\n"), "model.ckpt-5");
   EXPECT_EQ(with_text("model_checkpoint_path: \"/moved/away/model.ckpt-5\""), "model.ckpt-5");
   EXPECT_EQ(with_text("model_checkpoint_path: \"model\\056ckpt-7\""), "model.ckpt-7");
   // Three octal digits at most; other characters stand for themselves behind a backslash.
@@ -119,7 +125,8 @@ TEST_F(TensorFlowCheckpoint, TheTextSaysWhichOneAFolderMeans) {
   EXPECT_EQ(with_text("model_checkpoint_path: 'a\\'b\"c\\\\d?'"), "a'b\"c\\d?");
   EXPECT_THAT(with_text("model_checkpoint_path: \"model.ckpt-9\""), HasSubstr("the newest checkpoint does not exist"));
   for (const char* text : {"model_checkpoint_path: model.ckpt-5", "model_checkpoint_path: \"model.ckpt-5",
-                           "model_checkpoint_path: \"\"", "model_checkpoint_path: \"a\\q\"", "", "\n\n"}) {
+                           "model_checkpoint_path: 5model.ckpt-5'", "model_checkpoint_path: \"\"",
+                           "model_checkpoint_path: \"a\\q\"", "", "\n\n"}) {
     EXPECT_THAT(with_text(text), HasSubstr("malformed")) << text;
   }
   EXPECT_EQ(found(temp_.file("model.ckpt-7.meta")), "model.ckpt-7");
