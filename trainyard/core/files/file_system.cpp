@@ -2,13 +2,13 @@
 
 #include <atomic>
 #include <filesystem>
-#include <random>
 #include <system_error>
 
 #include <fmt/format.h>
 #include <unistd.h>
 
 #include "trainyard/core/base/error.h"
+#include "trainyard/core/system/system_random.h"
 
 namespace trainyard::core {
 namespace {
@@ -16,7 +16,7 @@ namespace {
 // A name in the folder of `path` that no other writer uses at the same time, on other machines and in containers, whose
 // processes have the same numbers, neither.
 std::string temporary_path(const std::string& path) {
-  static const uint32_t own = std::random_device{}();
+  static const uint32_t own = system_random();
   static std::atomic<uint64_t> counter{0};
   return fmt::format("{}.tmp-{}-{}-{:08x}", path, ::getpid(), counter.fetch_add(1), own);
 }

@@ -1,7 +1,6 @@
 #include "trainyard/data/cache/decoded_store.h"
 
 #include <cstring>
-#include <random>
 #include <utility>
 
 #include <fmt/format.h>
@@ -10,6 +9,7 @@
 #include "trainyard/core/base/log.h"
 #include "trainyard/core/files/crc32c.h"
 #include "trainyard/core/random/random.h"
+#include "trainyard/core/system/system_random.h"
 #include "trainyard/data/datasets/file_walk.h"
 #include "trainyard/formats/containers/little_endian.h"
 
@@ -46,8 +46,7 @@ class Identity : public FileVisitor {
 
 // Another one than any other run's: in containers, on several machines, runs have the same process number.
 std::string segment_name() {
-  std::random_device entropy;
-  return fmt::format("decoded-{:08x}{:08x}", entropy(), entropy());
+  return fmt::format("decoded-{:08x}{:08x}", core::system_random(), core::system_random());
 }
 
 std::string_view pixels_of(const Image& image) {

@@ -10,6 +10,7 @@
 
 #include "trainyard/core/base/error.h"
 #include "trainyard/core/sockets/socket.h"
+#include "trainyard/core/system/system_random.h"
 
 namespace trainyard::parallel {
 namespace {
@@ -18,7 +19,7 @@ namespace {
 // gives connections ports from 32768 on, one of which could take a port in front of the process that it is for.
 std::vector<std::string> addresses_here(int count) {
   constexpr int kTries = 100;
-  std::mt19937 random(std::random_device{}());
+  std::mt19937 random(core::system_random());
   std::uniform_int_distribution<int> port(12000, 32767);
   std::vector<core::Socket> held;
   std::vector<std::string> addresses;
