@@ -30,7 +30,8 @@ constexpr const char* kReached = "Stopping, as the model indicates its custom go
 constexpr double kGoal = 0.05;
 
 // Learns four images by heart, by which it is evaluated.
-TfCnnOptions options_of_detector(const core::TempDir& temp) {
+TfCnnOptions options_of_detector(const core::TempDir& temp, int64_t steps, int64_t between_evaluations) {
+  data::write_boxes_to_learn(temp.file("four"), 4, 100);
   TfCnnOptions options;
   options.model = "tiny_ssd";
   options.mode = RunMode::kTrainingAndEvaluation;
@@ -41,6 +42,8 @@ TfCnnOptions options_of_detector(const core::TempDir& temp) {
   options.threads.intra_op_threads = 1;
   options.batch_size = 4;
   options.steps.num_warmup_batches = 0;
+  options.steps.num_batches = steps;
+  options.steps.eval_every_n_steps = between_evaluations;
   options.steps.num_eval_batches = 1;
   options.update.optimizer = "adam";
   options.update.weight_decay = 0;
@@ -90,10 +93,7 @@ int64_t count_with(const std::vector<std::string>& lines, const std::string& tex
 
 TEST(LateNumbers, OfADetectorEndTheTrainingAtItsGoal) {
   const core::TempDir temp;
-  data::write_boxes_to_learn(temp.file("four"), 4, 100);
-  TfCnnOptions options = options_of_detector(temp);
-  options.steps.num_batches = 200;
-  options.steps.eval_every_n_steps = 20;
+  TfCnnOptions options = options_of_detector(temp, 200, 20);
   options.stop_at_top_1_accuracy = kGoal;
   const Trained trained = train(options);
   EXPECT_LT(trained.steps, 200);
@@ -119,11 +119,7 @@ TEST(LateNumbers, OfADetectorEndTheTrainingAtItsGoal) {
 
 TEST(LateNumbers, OfADetectorEndNothingWithoutAGoal) {
   const core::TempDir temp;
-  data::write_boxes_to_learn(temp.file("four"), 4, 100);
-  TfCnnOptions options = options_of_detector(temp);
-  options.steps.num_batches = 12;
-  options.steps.eval_every_n_steps = 2;
-  const Trained trained = train(options);
+  const Trained trained = train(options_of_detector(temp, 12, 2));
   EXPECT_EQ(trained.steps, 12);
   EXPECT_EQ(precisions(trained.out).size(), 6U) << trained.out;
   EXPECT_THAT(trained.out, Not(HasSubstr(kReached)));
